@@ -21,6 +21,10 @@ type Store struct {
 	objects  *objectDB     // packs, loose objects and alternates (objects.go)
 	promisor *catFile      // brings what a partial clone left out (catfile.go)
 	settings settingsCache // Git config (settings.go)
+
+	// Writing.
+	packed  packedRefs // what packed-refs says (packedrefs.go)
+	writing writing    // merges of small packs (consolidate.go)
 }
 
 // Open finds the repository dir lies in and opens it. dir may be anywhere in a
@@ -51,12 +55,15 @@ func Open(dir string) (*Store, error) {
 		return nil, fmt.Errorf("open objects of %s: %w", s.commonDir, err)
 	}
 	s.promisor = newCatFile(s, format.partialClone)
+	s.sweep()
 	return s, nil
 }
 
 // Close ends the helper process and unmaps the packs once the last read that
-// is under way has finished. Reads that begin later fail with fs.ErrClosed.
+// is under way has finished, and a merge of small packs. Reads that begin
+// later fail with fs.ErrClosed.
 func (s *Store) Close() error {
+	s.writing.close()
 	err := s.promisor.close()
 	s.objects.close()
 	return err

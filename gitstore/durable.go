@@ -1,0 +1,154 @@
+package gitstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"sync"
+)
+
+// syncFiles forces files to disk. Their data is sent on its way before any of
+// them is waited for, and they are waited for together, so that a journalling
+// file system commits once for all of them (measured on ext4: four small files
+// in 1.2–2.0 ms, against 2.7–3.3 ms one after the other).
+func syncFiles(files []*os.File) error {
+	if err := reach(stepSync); err != nil {
+		return err
+	}
+	for _, f := range files {
+		startWriteback(f)
+	}
+	return eachAtOnce(len(files), func(i int) error { return files[i].Sync() })
+}
+
+// syncDirs makes the names in directories durable: a file's own fsync need not
+// write its directory entry (fsync(2)). A directory that is gone is left out.
+func syncDirs(dirs []string) error {
+	if runtime.GOOS == "windows" {
+		return nil // directories cannot be synced there; NTFS journals names
+	}
+	return eachAtOnce(len(dirs), func(i int) error {
+		d, err := os.Open(dirs[i])
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return d.Sync()
+	})
+}
+
+// eachAtOnce calls fn for 0..n-1 concurrently and returns one of the errors.
+func eachAtOnce(n int, fn func(i int) error) error {
+	if n == 1 {
+		return fn(0)
+	}
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = fn(i) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// modes are the permissions of what is made inside the repository. They
+// follow those of its directory, and so the core.sharedRepository it was made
+// with, not the umask, which the daemon's process sets to 0.
+type modes struct {
+	dir  fs.FileMode // of new directories
+	file fs.FileMode // of new files that are written again
+	pack fs.FileMode // of packs and indexes, which never are
+}
+
+func modesLike(dir string) (modes, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return modes{}, err
+	}
+	m := modes{dir: info.Mode() & (fs.ModePerm | fs.ModeSetgid)}
+	m.file = m.dir & 0o666
+	m.pack = m.dir & 0o444
+	return m, nil
+}
+
+// createFile makes a file that must not exist, open for reading and writing.
+func createFile(path string, mode fs.FileMode) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return nil, err
+	}
+	if mode&0o020 != 0 { // shared with a group: the umask must not undo it
+		if err := f.Chmod(mode); err != nil {
+			f.Close()
+			os.Remove(path)
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// createDir makes one directory; one that exists already is fs.ErrExist.
+func createDir(path string, mode fs.FileMode) error {
+	if err := os.Mkdir(path, mode.Perm()); err != nil {
+		return err
+	}
+	if mode&0o020 != 0 {
+		return os.Chmod(path, mode)
+	}
+	return nil
+}
+
+// createOwned makes a file whose existence says that this process is at work,
+// and holds an flock on it for as long as it is open. The kernel drops the lock when the
+// process ends, however it ends, so whoever can take it may clean up after
+// it; unlike a pid, that is true across containers and after a reboot.
+func createOwned(path string, mode fs.FileMode) (*os.File, error) {
+	for {
+		f, err := createFile(path, mode)
+		if err != nil {
+			return nil, err
+		}
+		if err := lockFile(f); err != nil {
+			f.Close()
+			os.Remove(path)
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if sameFile(f, path) {
+			return f, nil
+		}
+		f.Close() // swept by another process between our two calls
+	}
+}
+
+// openAbandoned opens a file made by createOwned whose owner is gone, and
+// owns it then; nil if the owner lives or the file is not there.
+func openAbandoned(path string) *os.File {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	if !tryLockFile(f) || !sameFile(f, path) {
+		f.Close()
+		return nil
+	}
+	return f
+}
+
+func sameFile(f *os.File, path string) bool {
+	a, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	b, err := os.Lstat(path)
+	return err == nil && os.SameFile(a, b)
+}
