@@ -202,7 +202,7 @@ func (s *Store) mergePacks(packs []smallPack) error {
 
 // readWholePack reads a pack of ours and checks that each entry is a whole
 // object and what the index's CRC says. The entries are sorted by offset.
-func readWholePack(path string) ([]byte, []packEntry, error) {
+func readWholePack(path string) ([]byte, []indexEntry, error) {
 	pack, err := os.ReadFile(path + ".pack")
 	if err != nil {
 		return nil, nil, err
@@ -220,14 +220,14 @@ func readWholePack(path string) ([]byte, []packEntry, error) {
 	if len(idx) != ids+n*28+2*sha1.Size || n != int(binary.BigEndian.Uint32(pack[8:])) {
 		return nil, nil, damaged
 	}
-	entries := make([]packEntry, n)
+	entries := make([]indexEntry, n)
 	for i := range entries {
 		e := &entries[i]
 		copy(e.oid[:], idx[ids+i*20:])
 		e.crc = binary.BigEndian.Uint32(idx[ids+n*20+i*4:])
 		e.offset = int64(binary.BigEndian.Uint32(idx[ids+n*24+i*4:]))
 	}
-	slices.SortFunc(entries, func(a, b packEntry) int { return cmp.Compare(a.offset, b.offset) })
+	slices.SortFunc(entries, func(a, b indexEntry) int { return cmp.Compare(a.offset, b.offset) })
 	next := int64(packHeaderSize)
 	for i, e := range entries {
 		end := int64(len(pack) - sha1.Size)

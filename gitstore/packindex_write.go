@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// packIndex returns a pack's index, version 2 (gitformat-pack, "Version 2
+// encodePackIndex returns a pack's index, version 2 (gitformat-pack, "Version 2
 // pack-*.idx files"), all numbers big-endian:
 //
 //	ff 't' 'O' 'c', version 2            4 + 4
@@ -21,8 +21,8 @@ import (
 //	checksum of all of the above         20
 //
 // It sorts entries.
-func packIndex(entries []packEntry, packChecksum [sha1.Size]byte) []byte {
-	slices.SortFunc(entries, func(a, b packEntry) int { return bytes.Compare(a.oid[:], b.oid[:]) })
+func encodePackIndex(entries []indexEntry, packChecksum [sha1.Size]byte) []byte {
+	slices.SortFunc(entries, func(a, b indexEntry) int { return bytes.Compare(a.oid[:], b.oid[:]) })
 
 	out := make([]byte, 0, 8+1024+len(entries)*28+2*sha1.Size)
 	out = append(out, "\xfftOc\x00\x00\x00\x02"...)

@@ -43,14 +43,14 @@ type packWriter struct {
 
 	buf     []byte // the pack's end, not written yet; all of it while pack is nil
 	size    int64
-	entries []packEntry
+	entries []indexEntry
 
 	hasPack bool // the .pack has its final name
 	visible bool // the .idx has: Git may have seen the objects
 }
 
-// packEntry is where an object lies in a pack.
-type packEntry struct {
+// indexEntry is where an object lies in a pack.
+type indexEntry struct {
 	oid    OID
 	crc    uint32 // of the entry's bytes
 	offset int64
@@ -124,7 +124,7 @@ func (p *packWriter) appendFrom(oid OID, entry *os.File, size int64, crc uint32)
 }
 
 func (p *packWriter) added(oid OID, size int64, crc uint32) {
-	p.entries = append(p.entries, packEntry{oid, crc, p.size})
+	p.entries = append(p.entries, indexEntry{oid, crc, p.size})
 	p.size += size
 }
 
@@ -205,7 +205,7 @@ func (p *packWriter) finish() error {
 	if err != nil {
 		return err
 	}
-	_, err = p.idx.Write(packIndex(p.entries, checksum))
+	_, err = p.idx.Write(encodePackIndex(p.entries, checksum))
 	return err
 }
 
