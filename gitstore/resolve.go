@@ -20,21 +20,32 @@ func (s *Store) Resolve(ctx context.Context, rev string) (OID, error) {
 		return oid, err
 	}
 	if rev == "" || strings.ContainsAny(rev, "\x00\n") {
-		return ZeroOID, fmt.Errorf("%q: %w", rev, ErrUnknownRevision)
+		return ZeroOID, fmt.Errorf("revision %q: %w", rev, ErrUnknownRevision)
 	}
-	cmd := s.Git(ctx, "rev-parse", "--verify", "--end-of-options", rev+"^{commit}")
-	out, err := cmd.Output()
+	oid, err = s.revParse(ctx, rev)
+	if err == nil && !s.isCommit(oid) {
+		oid, err = s.revParse(ctx, oid.String()+"^{commit}") // not at once: ":/text" takes the suffix for text
+	}
+	if err != nil {
+		return ZeroOID, fmt.Errorf("revision %q: %w", rev, err)
+	}
+	return oid, nil
+}
+
+func (s *Store) revParse(ctx context.Context, rev string) (OID, error) {
+	out, err := s.Git(ctx, "rev-parse", "--verify", "--end-of-options", rev).Output()
 	if ctx.Err() != nil {
 		return ZeroOID, ctx.Err()
 	}
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return ZeroOID, fmt.Errorf("%q: %w", rev, ErrUnknownRevision)
-	}
-	if err == nil {
-		oid, err = ParseOID(strings.TrimSpace(string(out)))
+		return ZeroOID, ErrUnknownRevision
 	}
 	if err != nil {
-		return ZeroOID, fmt.Errorf("resolve %q: %w", rev, err)
+		return ZeroOID, err
+	}
+	oid, err := ParseOID(strings.TrimSpace(string(out)))
+	if err != nil { // "^main" is an exclusion
+		return ZeroOID, ErrUnknownRevision
 	}
 	return oid, nil
 }
