@@ -91,12 +91,11 @@ func (c *Client) Mount(ctx context.Context, req MountRequest) (*MountResponse, e
 }
 
 // Unmount publishes what is pending and unmounts. The workspace stays.
-func (c *Client) Unmount(ctx context.Context, req UnmountRequest) error {
+func (c *Client) Unmount(ctx context.Context, req UnmountRequest) (*UnmountResponse, error) {
 	if err := resolve(&req.Repository, nil); err != nil {
-		return err
+		return nil, err
 	}
-	_, err := call[Empty](ctx, c, "unmount", req)
-	return err
+	return call[UnmountResponse](ctx, c, "unmount", req)
 }
 
 // Workspace describes a workspace as of its last revision.
@@ -206,7 +205,7 @@ func (c *Client) DaemonStop(ctx context.Context) (*StopResponse, error) {
 	if err != nil {
 		return nil, err
 	}
-	return resp, c.waitGone(ctx)
+	return resp, c.waitGone(ctx, resp.PID)
 }
 
 func callTarget[Resp any](ctx context.Context, c *Client, method string, t Target) (*Resp, error) {
@@ -230,12 +229,24 @@ func call[Resp any](ctx context.Context, c *Client, method string, req any) (*Re
 	return out, nil
 }
 
-// post sends a request and turns every answer but 200 into its error.
+// post sends a request and turns every answer but 200 into its error. A daemon
+// that was met while it stops is followed by the next one.
 func (c *Client) post(ctx context.Context, method string, req any) (*http.Response, error) {
 	body, err := json.Marshal(req)
 	if err != nil {
 		return nil, err
 	}
+	resp, err := c.postOnce(ctx, method, body)
+	if errors.Is(err, errStopping) && c.options.Program != "" {
+		resp, err = c.postOnce(ctx, method, body)
+	}
+	return resp, err
+}
+
+// errStopping marks a request that a stopping daemon refused to begin.
+var errStopping = errors.New("it is stopping")
+
+func (c *Client) postOnce(ctx context.Context, method string, body []byte) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://relofs"+Prefix+method, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -250,6 +261,9 @@ func (c *Client) post(ctx context.Context, method string, req any) (*http.Respon
 		return resp, nil
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusServiceUnavailable {
+		return nil, errcode.New(errcode.DaemonUnreachable, errStopping, "the daemon takes no more requests")
+	}
 	var failed ErrorBody
 	if err := json.NewDecoder(resp.Body).Decode(&failed); err != nil || failed.Error == nil {
 		return nil, errcode.New(errcode.DaemonUnreachable, err, "the daemon answered %s", resp.Status)

@@ -18,7 +18,7 @@
 //
 // whose codes are those of package errcode. The status only repeats what the
 // code's exit status says: 400 for usage (2), 409 for a conflict or refusal
-// (3), 500 for the rest.
+// (3), 500 for the rest. 503 is a daemon that stops and has not begun the call.
 //
 // Diff and Show answer with Content-Type application/octet-stream: one line of
 // JSON (for Show the File, for Diff {}), then the bytes, then the trailer

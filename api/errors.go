@@ -56,3 +56,11 @@ func CodeOr(err error, code errcode.Code, format string, args ...any) error {
 	}
 	return errcode.New(code, err, format, args...)
 }
+
+// errNotRunning is the cause of a DaemonUnreachable that only means that no
+// daemon runs.
+var errNotRunning = errors.New("no daemon runs")
+
+// NotRunning reports whether err, from Connect with Options that start no
+// daemon, means that there is none.
+func NotRunning(err error) bool { return errors.Is(err, errNotRunning) }

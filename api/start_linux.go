@@ -34,7 +34,7 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 		return conn, CodeOr(err, errcode.DaemonUnreachable, "cannot connect to the daemon")
 	}
 	if c.options.Program == "" {
-		return nil, errcode.New(errcode.DaemonUnreachable, nil, "no daemon runs (socket: %s)", c.place.Socket())
+		return nil, errcode.New(errcode.DaemonUnreachable, errNotRunning, "socket %s", c.place.Socket())
 	}
 	if err := c.place.Prepare(); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	// the lock and then find the socket.
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	lock, err := rendezvous.WaitLock(ctx, c.place.StartLock(), strconv.Itoa(os.Getpid()))
+	lock, err := rendezvous.WaitLock(ctx, c.place.StartLock(), "")
 	if err != nil {
 		return nil, errcode.New(errcode.DaemonUnreachable, err, "cannot start the daemon: %s", c.place.StartLock())
 	}
@@ -116,16 +116,19 @@ func (c *Client) start(ctx context.Context) error {
 	return errcode.New(errcode.DaemonUnreachable, err, "the daemon did not start (log: %s)", c.place.Log())
 }
 
-// waitGone waits until the daemon's locks are free: its last act is its end.
-func (c *Client) waitGone(ctx context.Context) error {
+// waitGone waits until the daemon's process is at its end, which its locks
+// tell: they are not taken here, as the next daemon may want them.
+func (c *Client) waitGone(ctx context.Context, pid int) error {
 	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()
 	for _, path := range []string{c.place.RuntimeLock(), c.place.StateLock()} {
-		lock, err := rendezvous.WaitLock(ctx, path, "")
-		if err != nil {
-			return errcode.New(errcode.DaemonUnreachable, err, "the daemon has unmounted everything and its process still runs")
+		for rendezvous.Holder(path).PID == pid {
+			select {
+			case <-ctx.Done():
+				return errcode.New(errcode.DaemonUnreachable, ctx.Err(), "the daemon has unmounted everything and its process %d still runs", pid)
+			case <-time.After(2 * time.Millisecond):
+			}
 		}
-		lock.Unlock()
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ type Revision struct {
 	Tree   string    `json:"tree"`
 	Kind   string    `json:"kind"` // create, capture, undo, redo, restore
 	Time   time.Time `json:"time"`
-	At     int       `json:"at,omitempty"` // the revision undo, redo or restore went to
+	At     int       `json:"at"` // the revision whose content this one shows
 }
 
 // Exclusion is a path that stays in the directory and never enters a revision.
@@ -71,6 +71,9 @@ type CreateRequest struct {
 	Base      string `json:"base,omitempty"` // revision, "" for HEAD
 	ReadOnly  bool   `json:"read_only,omitempty"`
 	Directory string `json:"directory,omitempty"` // mount point, "" for the default
+	// Existing takes a workspace of this name that exists, if it has the wanted
+	// base and is as read-only as wanted; else errcode.WorkspaceExists.
+	Existing bool `json:"existing,omitempty"`
 }
 
 // MountRequest mounts a workspace.
@@ -85,7 +88,8 @@ type MountResponse struct {
 	// Prefix is the request's directory relative to the top of the checkout or
 	// workspace it lies in, "" for the top or a bare repository.
 	Prefix string `json:"prefix"`
-	// AlreadyMounted: it was mounted there before the call.
+	// Created: the workspace is new. AlreadyMounted: it was mounted before.
+	Created        bool `json:"created"`
 	AlreadyMounted bool `json:"already_mounted"`
 	// EngineUS is the time from the arrival of the request to the end of the
 	// mount in microseconds; CreateUS and MountUS are the two parts of it that
@@ -100,6 +104,14 @@ type UnmountRequest struct {
 	Target
 	// Force detaches the directory even while programs use it.
 	Force bool `json:"force,omitempty"`
+}
+
+// UnmountResponse tells what the workspace is now.
+type UnmountResponse struct {
+	Workspace Workspace `json:"workspace"`
+	// Problems are sentences: the directory is gone, and something else did not
+	// work, such as publishing the last writes. They stay in the upper.
+	Problems []string `json:"problems"`
 }
 
 // ListRequest lists the workspaces of a repository.
@@ -137,6 +149,7 @@ type DiffRequest struct {
 	From  string   `json:"from,omitempty"`
 	To    string   `json:"to,omitempty"`
 	Stat  bool     `json:"stat,omitempty"`
+	Color bool     `json:"color,omitempty"` // with Git's colours
 	Paths []string `json:"paths,omitempty"`
 }
 
@@ -178,9 +191,9 @@ type RevisionResponse struct {
 
 // SettleResponse says what folding an upper into the lower left and freed.
 type SettleResponse struct {
-	Kept  []Exclusion `json:"kept"`
-	Tree  string      `json:"tree"`
-	Freed int64       `json:"freed"` // bytes
+	Revision
+	Kept  []Exclusion `json:"kept"`  // what stays in the upper, as no revision holds it
+	Freed int         `json:"freed"` // entries the upper no longer holds
 }
 
 // RemoveRequest removes a workspace, its revisions and its directory.
@@ -198,7 +211,7 @@ type RecoverRequest struct {
 type RecoverResponse struct {
 	Workspaces []Workspace `json:"workspaces"`
 	Repaired   []string    `json:"repaired"` // sentences
-	Damaged    []Workspace `json:"damaged"`
+	Problems   []string    `json:"problems"` // sentences: what could not be mended, and why
 }
 
 // Empty is the request or response of a method that has nothing to say.
@@ -209,7 +222,6 @@ type Mount struct {
 	Agent      string `json:"agent"`
 	Repository string `json:"repository"`
 	Directory  string `json:"directory"`
-	Revision   int    `json:"revision"`
 	ReadOnly   bool   `json:"read_only"`
 }
 

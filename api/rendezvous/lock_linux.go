@@ -3,8 +3,11 @@ package rendezvous
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,10 +20,10 @@ var ErrLocked = errors.New("locked by another process")
 type Lock struct{ file *os.File }
 
 // TryLock takes the lock file at path, creating it if needed, or returns
-// ErrLocked at once. The note, one short line, replaces the file's content: it
-// tells whoever is refused who the holder is (see Note).
-func TryLock(path, note string) (*Lock, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+// ErrLocked at once. The file's content tells others who holds it: the process
+// id and the socket it listens on (see Holder), "" for none.
+func TryLock(path, socket string) (*Lock, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +42,7 @@ func TryLock(path, note string) (*Lock, error) {
 	}
 	err = f.Truncate(0)
 	if err == nil {
-		_, err = f.WriteAt([]byte(note), 0)
+		_, err = fmt.Fprintf(f, "%d %s\n", os.Getpid(), socket)
 	}
 	if err != nil {
 		f.Close()
@@ -50,9 +53,9 @@ func TryLock(path, note string) (*Lock, error) {
 
 // WaitLock is TryLock, repeated until it succeeds or ctx is done. It polls:
 // a blocking flock cannot be cancelled.
-func WaitLock(ctx context.Context, path, note string) (*Lock, error) {
+func WaitLock(ctx context.Context, path, socket string) (*Lock, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		l, err := TryLock(path, note)
+		l, err := TryLock(path, socket)
 		if !errors.Is(err, ErrLocked) {
 			return l, err
 		}
@@ -65,15 +68,28 @@ func WaitLock(ctx context.Context, path, note string) (*Lock, error) {
 }
 
 // Unlock gives the lock up.
-func (l *Lock) Unlock() { l.file.Close() }
+func (l *Lock) Unlock() {
+	_ = l.file.Truncate(0) // an old holder in the file harms nobody
+	l.file.Close()
+}
 
-// Note reads what the holder of a lock wrote about itself, "" if nothing.
-func Note(path string) string {
+// Owner is what the holder of a lock wrote about itself.
+type Owner struct {
+	PID    int
+	Socket string
+}
+
+// Holder reads who holds, or held when it was killed, the lock at path; zero
+// if nobody.
+func Holder(path string) Owner {
 	f, err := os.Open(path)
 	if err != nil {
-		return ""
+		return Owner{}
 	}
 	defer f.Close()
-	text, _ := io.ReadAll(io.LimitReader(f, 1024))
-	return string(text)
+	text, _ := io.ReadAll(io.LimitReader(f, 4096)) // unreadable is unknown
+	pid, socket, _ := strings.Cut(strings.TrimSuffix(string(text), "\n"), " ")
+	o := Owner{Socket: socket}
+	o.PID, _ = strconv.Atoi(pid)
+	return o
 }

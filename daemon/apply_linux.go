@@ -1,0 +1,83 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+
+	"github.com/relofs/relofs/api"
+	"github.com/relofs/relofs/errcode"
+	"github.com/relofs/relofs/gitstore"
+	"github.com/relofs/relofs/overlay"
+)
+
+// applyInput is what `relofs apply` reads from its standard input, one JSON
+// object. It answers on standard output with an api.ErrorBody, whose error is
+// null if all steps were carried out.
+type applyInput struct {
+	Repository string      `json:"repository"` // common directory
+	Directory  string      `json:"directory"`  // the mounted workspace
+	Scratch    string      `json:"scratch"`    // for temporary files
+	Steps      []applyStep `json:"steps"`
+}
+
+// applyStep is an overlay.Step whose path keeps bytes that are not UTF-8: a
+// []byte is base64 in JSON.
+type applyStep struct {
+	Path []byte        `json:"path"`
+	Mode gitstore.Mode `json:"mode"`
+	OID  gitstore.OID  `json:"oid"`
+}
+
+// applyThroughMount changes files of a mounted workspace in a child process;
+// see the package documentation. The caller holds the workspace's turn, so it
+// stays mounted.
+func applyThroughMount(ctx context.Context, w *workspace, steps []overlay.Step) error {
+	_, directory := w.where()
+	in := applyInput{Repository: w.repository.dir, Directory: directory, Scratch: w.repository.engine.StateDir()}
+	for _, s := range steps {
+		in.Steps = append(in.Steps, applyStep{[]byte(s.Path), s.Mode, s.OID})
+	}
+	input, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	// Not os.Executable's path: the file may be gone or another version by now,
+	// while this link leads to the image that runs (proc(5)).
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "apply")
+	cmd.Dir = "/"
+	cmd.Stdin = bytes.NewReader(input)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	runErr := cmd.Run()
+	if ctx.Err() != nil {
+		return canceled(ctx)
+	}
+	var answer api.ErrorBody
+	if err := json.Unmarshal(stdout.Bytes(), &answer); err != nil {
+		return fmt.Errorf("the process that changes files in %s: %w %s", directory, errors.Join(runErr, err), bytes.TrimSpace(stderr.Bytes()))
+	}
+	return answer.Error.Err()
+}
+
+// Apply is the other side of applyThroughMount, in a process of its own.
+func Apply(ctx context.Context, input io.Reader) error {
+	var in applyInput
+	if err := json.NewDecoder(input).Decode(&in); err != nil {
+		return errcode.New(errcode.Usage, err, "cannot read the steps")
+	}
+	store, err := gitstore.Open(in.Repository)
+	if err != nil {
+		return errcode.New(errcode.NotRepository, err, "cannot open %s", in.Repository)
+	}
+	defer store.Close()
+	steps := make([]overlay.Step, len(in.Steps))
+	for i, s := range in.Steps {
+		steps[i] = overlay.Step{Path: string(s.Path), Mode: s.Mode, OID: s.OID}
+	}
+	return overlay.ApplyToDir(ctx, store, in.Directory, in.Scratch, steps)
+}

@@ -1,0 +1,10 @@
+package daemon
+
+// Options say how a daemon runs.
+type Options struct {
+	// ReadyFD is a descriptor on which to report that the daemon listens, or
+	// why not (api.ReadyFD); 0 for none. It also means that nobody looks at
+	// standard error: the log goes to its file, and another daemon that is
+	// about to end is waited for.
+	ReadyFD int
+}
