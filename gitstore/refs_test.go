@@ -207,7 +207,7 @@ func TestResolve(t *testing.T) {
 	full := r.oid("HEAD").String()
 	for _, rev := range []string{"HEAD", "@", "main", "heads/side", "refs/heads/side", "light", "v1", "refs/tags/v1", "tags/v1", "origin/main", "origin",
 		"HEAD~1", "main^", ":/first", full, full[:8], strings.ToUpper(full), "main@{0}", "v1^{}", "v1-1-g" + full[:7]} {
-		want := parseOID(t, r.git("rev-list", "-1", rev))
+		want := parseOID(t, r.git("-c", "core.warnAmbiguousRefs=false", "rev-list", "-1", rev))
 		if got, err := s.Resolve(ctx, rev); err != nil || got != want {
 			t.Errorf("%s: %s, %v; want %s", rev, got, err, want)
 		}
