@@ -55,7 +55,7 @@
 //	st_ino = m >> 4, or 1 if that is 0
 //
 // It is below 2^60, which leaves overlayfs (xino=on) the high bits in which it
-// numbers its layers. Two paths of a table of a million share a number with a
+// numbers its layers: a path of the lower has st_ino + 2^63 in a workspace. Two paths of a table of a million share a number with a
 // probability of 4 in ten million; a hostile repository can arrange it. The
 // kernel tells inodes apart by node id, so the two only look like hard links
 // of each other to programs that ignore the link count of 1.

@@ -78,7 +78,7 @@ func NewLower(cfg Config) (*Lower, error) {
 		return nil, fmt.Errorf("lower of tree %s: %w", cfg.Tree, err)
 	}
 	for i := range root.count {
-		if name := l.table.name(l.table.at(root.first + i)); name == ".relo" {
+		if name := l.table.name(l.table.at(root.first + i)); gitstore.IsReserved(name, true) {
 			return nil, fmt.Errorf("lower of tree %s: name %q is reserved: %w", cfg.Tree, name, gitstore.ErrHostileTree)
 		}
 	}
