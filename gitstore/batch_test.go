@@ -21,8 +21,6 @@ import (
 	"github.com/relofs/relofs/gitstore"
 )
 
-var someone = gitstore.Signature{Name: "Someone", Email: "someone@example.org", When: time.Unix(1700000000, 0).In(time.FixedZone("", -(3*3600 + 30*60)))}
-
 func TestObjectIDsAreGits(t *testing.T) {
 	r := newRepository(t)
 	for _, content := range []string{"", "x", "hello\n", strings.Repeat("long ", 10000)} {
@@ -60,6 +58,10 @@ func TestPublishedObjectsAreWhatGitReads(t *testing.T) {
 		got, err := cmd.Output()
 		if err != nil || string(got) != want {
 			t.Errorf("%s of %d bytes: Git reads %d bytes, %v", oid, len(want), len(got), err)
+		}
+		got, err = s.Read(oid, gitstore.KindBlob)
+		if err != nil || string(got) != want {
+			t.Errorf("%s of %d bytes: read %d bytes, %v", oid, len(want), len(got), err)
 		}
 	}
 	for _, p := range r.packs() {
@@ -270,8 +272,12 @@ func TestBadTreesAreRefused(t *testing.T) {
 	b := newRepository(t).open().NewBatch()
 	defer b.Discard()
 	x := gitstore.HashObject(gitstore.KindBlob, nil)
-	file := func(name string) gitstore.TreeEntry { return gitstore.TreeEntry{Name: name, Mode: gitstore.ModeFile, OID: x} }
-	dir := func(name string) gitstore.TreeEntry { return gitstore.TreeEntry{Name: name, Mode: gitstore.ModeTree, OID: x} }
+	file := func(name string) gitstore.TreeEntry {
+		return gitstore.TreeEntry{Name: name, Mode: gitstore.ModeFile, OID: x}
+	}
+	dir := func(name string) gitstore.TreeEntry {
+		return gitstore.TreeEntry{Name: name, Mode: gitstore.ModeTree, OID: x}
+	}
 	for name, entries := range map[string][]gitstore.TreeEntry{
 		"file twice":              {file("a"), file("a")},
 		"directory twice":         {dir("a"), dir("a")},
@@ -421,43 +427,4 @@ func TestFailureOfAnyStepPublishesNothing(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestFullDisk(t *testing.T) {
-	if os.Getuid() != 0 || runtime.GOOS != "linux" {
-		t.Skip("needs root to mount a small tmpfs")
-	}
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("mount a tmpfs: %v", err)
-	}
-	defer syscall.Unmount(dir, syscall.MNT_DETACH)
-	r := repository{t, dir}
-	r.git("init", "-q", "-b", "main", ".")
-	s := r.open()
-	random := make([]byte, 2<<20)
-	rand.NewChaCha8([32]byte{}).Read(random)
-	for i, add := range []func(*gitstore.Batch) error{
-		func(b *gitstore.Batch) error { _, err := b.Add(gitstore.KindBlob, random); return err },
-		func(b *gitstore.Batch) error {
-			_, err := b.AddStream(gitstore.KindBlob, int64(len(random)), bytes.NewReader(random))
-			return err
-		},
-	} {
-		b := s.NewBatch()
-		addErr := add(b)
-		if !errors.Is(addErr, syscall.ENOSPC) {
-			t.Errorf("%d: add: %v, want ENOSPC", i, addErr)
-		}
-		b.Discard()
-		if left := append(r.leftovers(), r.packs()...); len(left) > 0 {
-			t.Errorf("%d: left behind: %v", i, left)
-		}
-	}
-	b := s.NewBatch()
-	commit := mustAddRevision(t, b, "small enough")
-	if err := b.Publish(gitstore.RefUpdate{Name: "refs/heads/main", New: commit}); err != nil {
-		t.Errorf("after the disk was full: %v", err)
-	}
-	r.wantSound()
 }

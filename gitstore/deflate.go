@@ -29,6 +29,7 @@ var deflaters = sync.Pool{New: func() any {
 }}
 
 func (d *deflater) free() {
+	d.zlib.Reset(io.Discard) // what it wrote to is not kept alive
 	const keep = 4 << 20
 	if d.buf.Cap() <= keep {
 		deflaters.Put(d)

@@ -44,6 +44,9 @@ func encodeTree(entries []TreeEntry) ([]byte, error) {
 }
 
 func checkEntry(e TreeEntry) error {
+	if why := unsafeName(e.Name); why != "" {
+		return fmt.Errorf("tree: %q: %s: %w", e.Name, why, ErrHostileTree)
+	}
 	switch e.Mode {
 	case ModeTree, ModeFile, ModeExec, ModeSymlink, ModeGitlink:
 	default:

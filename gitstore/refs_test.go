@@ -237,3 +237,29 @@ func TestPackedRefsOutOfOrderAreRead(t *testing.T) {
 	}
 	r.wantRefs(r.open(), "refs/")
 }
+
+func FuzzPackedRefs(f *testing.F) {
+	id := strings.Repeat("1", 40)
+	f.Add("# pack-refs with: peeled fully-peeled sorted \n" + id + " refs/heads/main\n^" + id + "\n")
+	f.Add(id + " refs/relo/b\n" + id + " refs/relo/a")
+	f.Add("garbage")
+	r := newRepository(f)
+	s := r.open()
+	f.Fuzz(func(t *testing.T, text string) {
+		path := filepath.Join(r.path, ".git/packed-refs")
+		os.Remove(path)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		refs, err := s.Refs("refs/")
+		if err != nil {
+			if !errors.Is(err, gitstore.ErrCorrupt) {
+				t.Errorf("%v, want ErrCorrupt", err)
+			}
+			return
+		}
+		if !slices.IsSortedFunc(refs, func(a, b gitstore.Ref) int { return strings.Compare(a.Name, b.Name) }) {
+			t.Errorf("not sorted: %v", refs)
+		}
+	})
+}

@@ -138,7 +138,8 @@ func (t *refTransaction) acquire(l *refLock, deadline time.Time) error {
 }
 
 // verify compares a ref with what the update says it is, and looks whether it
-// can be created. The ref is locked, unless Git is to move it.
+// can be created. The ref is locked, unless Git is to move it. Symbolic refs are
+// refused, not followed.
 func (t *refTransaction) verify(u RefUpdate) error {
 	now, err := t.store.readRef(u.Name)
 	switch {
@@ -235,13 +236,10 @@ func (t *refTransaction) close() {
 }
 
 // commitByGit has Git make the updates, all or none (git-update-ref(1),
-// --stdin). Symbolic refs are refused, not followed.
+// --stdin). Git takes the locks and compares again.
 func (t *refTransaction) commitByGit() error {
 	var in bytes.Buffer
 	for _, u := range t.updates {
-		if err := t.verify(u); err != nil {
-			return fmt.Errorf("ref %s: %w", u.Name, err)
-		}
 		t.dirs[filepath.Dir(t.store.refPath(u.Name))] = struct{}{}
 		in.WriteString("option no-deref\x00")
 		switch {

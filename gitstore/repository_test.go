@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/relofs/relofs/gitstore"
 )
@@ -137,6 +138,8 @@ func parseOID(t testing.TB, s string) gitstore.OID {
 	}
 	return oid
 }
+
+var someone = gitstore.Signature{Name: "Someone", Email: "someone@example.org", When: time.Unix(1700000000, 0).In(time.FixedZone("", -(3*3600 + 30*60)))}
 
 // addRevision puts a commit of one file with this content into a batch.
 func addRevision(b *gitstore.Batch, content string, parents ...gitstore.OID) (gitstore.OID, error) {
