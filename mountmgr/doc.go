@@ -39,6 +39,8 @@
 // asked. An overlay belongs to the instance its lowerdir option points into.
 // Repair removes mounts of dead instances below its own LowerDir only: the
 // daemon that uses that directory is the one that knows how to bring them back.
+// A Mount of a workspace that is still mounted by a dead instance, wherever that
+// kept its lowers, replaces that mount.
 //
 // # Mount propagation
 //

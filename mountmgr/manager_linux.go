@@ -81,9 +81,9 @@ func newManager(o Options, newView func(fusefs.Config) (lowerView, error)) (*Man
 // The kernel sends the lower requests while Mount runs: the caller must hold no
 // lock that serving them needs.
 func (m *Manager) Mount(ctx context.Context, s Spec) error {
-	mounts, err := readMounts()
+	mounts, err := mountsWithout(s)
 	if err != nil {
-		return errcode.New(errcode.MountFailed, err, "mounting workspace %s", s.Name)
+		return err
 	}
 	path, err := resolveTarget(s.Target, mounts, []forbidden{
 		{s.Lower.Store.CommonDir(), "the repository's Git directory"},
@@ -94,12 +94,6 @@ func (m *Manager) Mount(ctx context.Context, s Spec) error {
 	if err != nil {
 		return err
 	}
-	for i := range mounts {
-		if e := &mounts[i]; e.isOverlay() && e.upperDir() == s.Upper {
-			return errcode.New(errcode.WorkspaceMounted, nil, "workspace %s is mounted at %s already", s.Name, e.point)
-		}
-	}
-
 	w := &workspace{
 		Mounted: Mounted{Target: path, Name: s.Name, Upper: s.Upper, Work: s.Work, ReadOnly: s.ReadOnly, Tree: s.Lower.Tree},
 		asked:   filepath.Clean(s.Target),
@@ -136,6 +130,30 @@ func (m *Manager) Mount(ctx context.Context, s Spec) error {
 		}
 	}()
 	return err
+}
+
+// mountsWithout returns the list of mounts, in which s is not. A mount of s that
+// a dead daemon left, one with another LowerDir perhaps, is taken away first.
+func mountsWithout(s Spec) ([]mountEntry, error) {
+	for try := 0; ; try++ {
+		mounts, err := readMounts()
+		if err != nil {
+			return nil, errcode.New(errcode.MountFailed, err, "mounting workspace %s", s.Name)
+		}
+		var old *mountEntry
+		for i := range mounts {
+			if e := &mounts[i]; e.isOverlay() && e.upperDir() == s.Upper {
+				old = e
+				break
+			}
+		}
+		if old == nil {
+			return mounts, nil
+		}
+		if try == 3 || !old.ownerIsDead() || detach(old.point, true) != nil {
+			return nil, errcode.New(errcode.WorkspaceMounted, nil, "workspace %s is mounted at %s already", s.Name, old.point)
+		}
+	}
 }
 
 // reserve takes the mount point, and the upper, for w.
@@ -263,12 +281,24 @@ func (m *Manager) unmountOverlay(w *workspace, force bool) error {
 	if err != nil {
 		return errcode.New(errcode.MountFailed, err, "unmounting %s", w.Target)
 	}
-	top := topmost(mounts, w.Target)
-	if top == nil {
+	layers, ours := 0, false // mounted there, down to the workspace
+	for i := len(mounts) - 1; i >= 0 && !ours; i-- {
+		if e := &mounts[i]; e.point == w.Target {
+			layers++
+			ours = e.isOverlay() && e.upperDir() == w.Upper
+		}
+	}
+	if !ours {
 		return nil // someone else has unmounted it
 	}
-	if !force && (!top.isOverlay() || top.upperDir() != w.Upper) {
+	if layers > 1 && !force {
+		top := topmost(mounts, w.Target)
 		return errcode.New(errcode.MountBusy, nil, "unmounting %s: %s (%s) is mounted on top of it", w.Target, top.source, top.fsType)
+	}
+	for ; layers > 1; layers-- {
+		if err := detach(w.Target, true); err != nil {
+			break // the last one says what is wrong
+		}
 	}
 	for try := 1; ; try++ {
 		err = detach(w.Target, force)

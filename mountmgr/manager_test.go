@@ -236,7 +236,7 @@ func TestBusyUnmountNamesItsUserAndForceDetaches(t *testing.T) {
 	absent(t, s.Target)
 }
 
-func TestBusyUnmountNamesOpenFilesAndMountsInside(t *testing.T) {
+func TestBusyUnmountNamesFilesMappingsAndMountsInside(t *testing.T) {
 	w := newWorld(t)
 	s := w.spec("alice")
 	w.mount(s)
@@ -248,6 +248,27 @@ func TestBusyUnmountNamesOpenFilesAndMountsInside(t *testing.T) {
 		t.Errorf("%q does not name the file", err)
 	}
 
+	// A mapping whose descriptor is closed: only the maps tell.
+	c := w.spec("carol")
+	w.mount(c)
+	mapped, err := os.OpenFile(c.Target+"/hello.txt", os.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := unix.Mmap(int(mapped.Fd()), 0, 6, unix.PROT_READ, unix.MAP_PRIVATE)
+	mapped.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = w.m.Unmount(context.Background(), c.Target, false)
+	wantCode(t, err, errcode.MountBusy)
+	if want := fmt.Sprintf("(pid %d, mapped file)", os.Getpid()); !strings.Contains(err.Error(), want) {
+		t.Errorf("%q does not say %q", err, want)
+	}
+	if err := unix.Munmap(page); err != nil {
+		t.Fatal(err)
+	}
+
 	b := w.spec("bob")
 	w.mount(b)
 	if err := unix.Mount("t", b.Target+"/dir", "tmpfs", 0, ""); err != nil {
@@ -257,6 +278,36 @@ func TestBusyUnmountNamesOpenFilesAndMountsInside(t *testing.T) {
 	wantCode(t, err, errcode.MountBusy)
 	if !strings.Contains(err.Error(), b.Target+"/dir") {
 		t.Errorf("%q does not name the mount inside", err)
+	}
+}
+
+func TestUnmountBelowAForeignMount(t *testing.T) {
+	w := newWorld(t)
+	s := w.spec("alice")
+	w.mount(s)
+	if err := unix.Mount("t", s.Target, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, w.m.Unmount(context.Background(), s.Target, false), errcode.MountBusy)
+	if err := w.m.Unmount(context.Background(), s.Target, true); err != nil {
+		t.Fatal(err)
+	}
+	absent(t, s.Target)
+
+	// Only the foreign one is left there: not relofs's to remove.
+	w.mount(s)
+	if err := unix.Unmount(s.Target, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("t", s.Target, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	w.unmount(s.Target)
+	if got := mountsBelow(t, s.Target); len(got) != 1 {
+		t.Errorf("mounts there: %s", joined(got))
+	}
+	if err := unix.Unmount(s.Target, 0); err != nil {
+		t.Fatal(err)
 	}
 }
 

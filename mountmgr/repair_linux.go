@@ -71,6 +71,20 @@ func (e *mountEntry) instance() string {
 	return ""
 }
 
+// ownerIsDead reports whether the Manager that mounted e is known to be dead.
+func (e *mountEntry) ownerIsDead() bool {
+	dir := e.instance()
+	if dir == "" {
+		return false
+	}
+	lock, err := lockInstance(dir)
+	if err != nil {
+		return false
+	}
+	lock.Close()
+	return true
+}
+
 // repairInstance removes one instance and its mounts if its owner is dead.
 func repairInstance(dir string, mounts []mountEntry) ([]Stale, error) {
 	lock, err := lockInstance(dir)

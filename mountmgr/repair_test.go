@@ -158,6 +158,34 @@ func TestRepairWhileAProgramStandsInADeadMount(t *testing.T) {
 	wantFile(t, s.Target+"/hello.txt", "hello\n")
 }
 
+func TestMountReplacesWhatADeadDaemonElsewhereLeft(t *testing.T) {
+	w := newWorld(t)
+	for i := range 4 {
+		w.spec(fmt.Sprintf("v%d", i))
+	}
+	killVictim(t, w.dir)
+	o := w.options()
+	o.LowerDir = filepath.Join(w.dir, "other-lowers")
+	m, err := newManager(o, newTestView)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if found, err := m.Repair(context.Background()); err != nil || len(found) != 0 {
+		t.Errorf("repaired what another directory's daemon has to: %v, %v", found, err)
+	}
+	s := w.spec("v2")
+	if err := m.Mount(context.Background(), s); err != nil {
+		t.Fatal(err)
+	}
+	wantFile(t, s.Target+"/written", "v2")
+	wantFile(t, s.Target+"/hello.txt", "hello\n")
+	wantCode(t, w.m.Mount(context.Background(), s), errcode.WorkspaceMounted)
+	if found, err := w.m.Repair(context.Background()); err != nil || len(found) != 3 {
+		t.Errorf("found %+v, %v", found, err)
+	}
+}
+
 func TestLowerDirMustBePrivate(t *testing.T) {
 	dir := t.TempDir()
 	open := filepath.Join(dir, "open")

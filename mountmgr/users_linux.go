@@ -3,7 +3,9 @@ package mountmgr
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +16,7 @@ const (
 	maxUsers   = 5
 	maxFDs     = 256
 	maxMaps    = 1 << 20
-	searchTime = 100 * time.Millisecond
+	searchTime = time.Second
 )
 
 // usersOf names programs that use the mount at target, "" if none is found.
@@ -23,31 +25,52 @@ const (
 // user may be missed.
 func usersOf(target string) string {
 	deadline := time.Now().Add(searchTime)
-	procs, err := os.ReadDir("/proc")
-	if err != nil {
-		return ""
-	}
+	pids := processes()
 	var found []string
-	for _, p := range procs {
-		pid, err := strconv.Atoi(p.Name())
-		if err != nil {
-			continue
+	// Maps are long; they are read only if nobody holds the mount otherwise.
+	for _, useOf := range []func(proc, target string) string{linkInto, mappingOf} {
+		for _, pid := range pids {
+			if len(found) == maxUsers || time.Now().After(deadline) {
+				found = append(found, "…")
+				break
+			}
+			proc := fmt.Sprintf("/proc/%d/", pid)
+			if use := useOf(proc, target); use != "" {
+				comm, _ := os.ReadFile(proc + "comm")
+				found = append(found, fmt.Sprintf("%s (pid %d, %s)", bytes.TrimSpace(comm), pid, use))
+			}
 		}
-		if len(found) == maxUsers || time.Now().After(deadline) {
-			found = append(found, "…")
+		if len(found) > 0 {
 			break
 		}
-		if use := useOf(pid, target); use != "" {
-			comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-			found = append(found, fmt.Sprintf("%s (pid %d, %s)", bytes.TrimSpace(comm), pid, use))
-		}
+	}
+	if len(found) == 1 && found[0] == "…" {
+		return ""
 	}
 	return strings.Join(found, ", ")
 }
 
-// useOf says how a process uses the mount at target, "" if it does not.
-func useOf(pid int, target string) string {
-	proc := fmt.Sprintf("/proc/%d/", pid)
+// processes lists all process ids, as a rule the youngest first: the agent's
+// tools are more likely among them.
+func processes() []int {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	var pids []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	slices.SortFunc(pids, func(a, b int) int { return b - a })
+	return pids
+}
+
+// linkInto says which of a process's links leads into target, "" if none does.
+func linkInto(proc, target string) string {
 	for _, l := range []struct{ name, use string }{
 		{"cwd", "working directory"}, {"root", "root directory"}, {"exe", "program"},
 	} {
@@ -55,30 +78,31 @@ func useOf(pid int, target string) string {
 			return l.use
 		}
 	}
-	if dir, err := os.Open(proc + "fd"); err == nil {
-		fds, _ := dir.Readdirnames(maxFDs)
-		dir.Close()
-		for _, fd := range fds {
-			if path, err := os.Readlink(proc + "fd/" + fd); err == nil && within(path, target) {
-				return "open file " + path
-			}
+	dir, err := os.Open(proc + "fd")
+	if err != nil {
+		return ""
+	}
+	defer dir.Close()
+	fds, _ := dir.Readdirnames(maxFDs)
+	for _, fd := range fds {
+		if path, err := os.Readlink(proc + "fd/" + fd); err == nil && within(path, target) {
+			return "open file " + path
 		}
 	}
-	if maps, err := os.Open(proc + "maps"); err == nil {
-		defer maps.Close()
-		buf := make([]byte, 64<<10)
-		// A mapping's path is the rest of its line after the blanks; newlines
-		// in it are octal.
-		want := []byte(" " + strings.ReplaceAll(target, "\n", `\012`) + "/")
-		for read := 0; read < maxMaps; {
-			n, err := maps.Read(buf)
-			if i := bytes.Index(buf[:n], want); i >= 0 {
-				return "mapped file"
-			}
-			if read += n; err != nil {
-				break
-			}
-		}
+	return ""
+}
+
+// mappingOf says whether a process maps a file of target. A mapping's path is
+// the end of its line, after blanks, with newlines in octal.
+func mappingOf(proc, target string) string {
+	maps, err := os.Open(proc + "maps")
+	if err != nil {
+		return ""
+	}
+	defer maps.Close()
+	text, _ := io.ReadAll(io.LimitReader(maps, maxMaps))
+	if bytes.Contains(text, []byte(" "+strings.ReplaceAll(target, "\n", `\012`)+"/")) {
+		return "mapped file"
 	}
 	return ""
 }
