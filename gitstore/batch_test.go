@@ -379,52 +379,52 @@ func TestLostRaceLeavesNothing(t *testing.T) {
 }
 
 func TestFailureOfAnyStepPublishesNothing(t *testing.T) {
-	for _, step := range gitstore.Steps {
-		for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EROFS} {
-			t.Run(step+"/"+errno.Error(), func(t *testing.T) {
-				r := newRepository(t)
-				s := r.open()
-				at := r.oid("HEAD")
-				r.git("update-ref", "refs/relo/a", at.String())
-				// The last time the step is reached: earlier ones of several must be taken back.
-				times := map[string]int{"lock": 2, "ref rename": 2, "ref write": 2}
-				n := 0
-				restore := gitstore.StopAt(func(at string) error {
-					if at != step {
-						return nil
-					}
-					if n++; n == max(times[step], 1) {
-						return &os.PathError{Op: step, Path: "p", Err: errno}
-					}
+	errnos := []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EROFS}
+	for i, step := range gitstore.Steps {
+		errno := errnos[i%len(errnos)]
+		t.Run(step+"/"+errno.Error(), func(t *testing.T) {
+			r := newRepository(t)
+			s := r.open()
+			at := r.oid("HEAD")
+			r.git("update-ref", "refs/relo/a", at.String())
+			// The last time the step is reached: earlier ones of several must be taken back.
+			times := map[string]int{"lock": 2, "ref rename": 2, "ref write": 2}
+			n := 0
+			restore := gitstore.StopAt(func(at string) error {
+				if at != step {
 					return nil
-				})
-				b := s.NewBatch()
-				commit := mustAddRevision(t, b, "x")
-				err := b.Publish(
-					gitstore.RefUpdate{Name: "refs/relo/new", New: commit},
-					gitstore.RefUpdate{Name: "refs/relo/a", Old: at, New: commit})
-				restore()
-				moved := step == "ref sync" || step == "release"
-				if step != "release" && !errors.Is(err, errno) {
-					t.Errorf("%v, want %v", err, errno)
 				}
-				if got := r.ref("refs/relo/a"); (got != at) != moved {
-					t.Errorf("ref is at %s; moved: want %v", got, moved)
+				if n++; n == max(times[step], 1) {
+					return &os.PathError{Op: step, Path: "p", Err: errno}
 				}
-				if got := r.ref("refs/relo/new"); got.IsZero() == moved {
-					t.Errorf("new ref is at %s; moved: want %v", got, moved)
-				}
-				if left := r.leftovers(); len(left) > 0 && step != "release" {
-					t.Errorf("left behind: %v", left)
-				}
-				r.wantSound()
-				// The repository works as before.
-				b = s.NewBatch()
-				next := mustAddRevision(t, b, "y")
-				if err := b.Publish(gitstore.RefUpdate{Name: "refs/relo/z", New: next}); err != nil {
-					t.Error(err)
-				}
+				return nil
 			})
-		}
+			b := s.NewBatch()
+			commit := mustAddRevision(t, b, "x")
+			err := b.Publish(
+				gitstore.RefUpdate{Name: "refs/relo/new", New: commit},
+				gitstore.RefUpdate{Name: "refs/relo/a", Old: at, New: commit})
+			restore()
+			moved := step == "ref sync" || step == "release"
+			if step != "release" && !errors.Is(err, errno) {
+				t.Errorf("%v, want %v", err, errno)
+			}
+			if got := r.ref("refs/relo/a"); (got != at) != moved {
+				t.Errorf("ref is at %s; moved: want %v", got, moved)
+			}
+			if got := r.ref("refs/relo/new"); got.IsZero() == moved {
+				t.Errorf("new ref is at %s; moved: want %v", got, moved)
+			}
+			if left := r.leftovers(); len(left) > 0 && step != "release" {
+				t.Errorf("left behind: %v", left)
+			}
+			r.wantSound()
+			// The repository works as before.
+			b = s.NewBatch()
+			next := mustAddRevision(t, b, "y")
+			if err := b.Publish(gitstore.RefUpdate{Name: "refs/relo/z", New: next}); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
