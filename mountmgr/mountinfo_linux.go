@@ -73,7 +73,7 @@ func parseMountLine(line string) (mountEntry, bool) {
 		return e, false
 	}
 	f := strings.Split(front, " ")
-	b := strings.Split(back, " ")
+	b := strings.SplitN(back, " ", 3) // not every filesystem escapes its options
 	if len(f) < 6 || len(b) != 3 {
 		return e, false
 	}

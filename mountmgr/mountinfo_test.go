@@ -57,7 +57,7 @@ func FuzzMountinfo(f *testing.F) {
 	f.Add(`1 2 3:4 \040 \ - - - -`, "\n", "\\040")
 	f.Fuzz(func(t *testing.T, data, point, upper string) {
 		parseMountinfo([]byte(data)) // must not panic
-		if point == "" || upper == "" || strings.ContainsRune(point+upper, 0) {
+		if !strings.HasPrefix(point, "/") || upper == "" || strings.ContainsRune(point+upper, 0) {
 			return
 		}
 		line := fmt.Sprintf("43 26 0:38 / %s rw - overlay relofs:a rw,lowerdir=/l,upperdir=%s,workdir=/w\n",

@@ -3,6 +3,7 @@ package mountmgr
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -170,10 +171,10 @@ func (t *target) open() error {
 	if len(names) > 0 {
 		return errcode.New(errcode.MountPointNotEmpty, nil, "mount point %s has files in it, such as %q", t.path, names[0])
 	}
-	if len(names) == 0 && err != nil && err.Error() != "EOF" {
-		return err
+	if errors.Is(err, io.EOF) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 func (t *target) makeDirs() error {
