@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,8 @@ type daemon struct {
 	registry *registry
 	started  time.Time
 
+	idleAfter time.Duration
+
 	ctx       context.Context // of all calls; ends callGrace after stop begins
 	cancel    context.CancelFunc
 	calls     sync.WaitGroup // calls and captures under way; Add only with mu held and stopping false
@@ -55,9 +58,9 @@ type daemon struct {
 	outcome      *api.StopResponse // of stop; valid once stopped is closed
 }
 
-func newDaemon(place rendezvous.Place, log *slog.Logger) (*daemon, error) {
+func newDaemon(place rendezvous.Place, log *slog.Logger, opts Options) (*daemon, error) {
 	d := &daemon{
-		place: place, log: log, started: time.Now(),
+		place: place, log: log, started: time.Now(), idleAfter: cmp.Or(opts.idleAfter, idleAfter),
 		stopAsked: make(chan struct{}), stopped: make(chan struct{}),
 		repositories: make(map[string]*repository),
 	}
@@ -76,6 +79,10 @@ func newDaemon(place rendezvous.Place, log *slog.Logger) (*daemon, error) {
 	}
 	if d.watcher, err = capture.NewWatcher(d.written); err != nil {
 		return nil, fmt.Errorf("watch for writes: %w", err)
+	}
+	d.watcher.Report = func(key string, err error) {
+		_, agent, _ := strings.Cut(key, "\x00")
+		d.log.Warn("watching for writes", "agent", agent, "err", err)
 	}
 	if d.manager, err = mountmgr.New(mountmgr.Options{LowerDir: place.LowerDir(), MountRoot: d.place.State}); err != nil {
 		return nil, err

@@ -14,7 +14,8 @@ const maxLog = 4 << 20
 // logFile is the log of a daemon in the background. Standard error is the same
 // file, for what the Go runtime has to say when the process dies.
 type logFile struct {
-	path string
+	path   string
+	stderr int // its descriptor
 
 	mu   sync.Mutex // guards file and size; held across writes, to keep lines whole
 	file *os.File
@@ -22,7 +23,7 @@ type logFile struct {
 }
 
 func openLog(path string) (*logFile, error) {
-	l := &logFile{path: path}
+	l := &logFile{path: path, stderr: int(os.Stderr.Fd())}
 	return l, l.open()
 }
 
@@ -33,7 +34,7 @@ func (l *logFile) open() error {
 	}
 	st, err := f.Stat()
 	if err == nil {
-		err = unix.Dup3(int(f.Fd()), int(os.Stderr.Fd()), 0)
+		err = unix.Dup3(int(f.Fd()), l.stderr, 0)
 	}
 	if err != nil {
 		f.Close()

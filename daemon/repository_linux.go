@@ -13,10 +13,6 @@ import (
 	"github.com/relofs/relofs/overlay"
 )
 
-// idleAfter is how long a repository without mounted workspaces stays open
-// after its last use.
-const idleAfter = 20 * time.Second
-
 // repository is an open repository.
 type repository struct {
 	daemon *daemon
@@ -197,7 +193,7 @@ func (d *daemon) release(r *repository) {
 	if r.users > 0 || d.stopping || d.repositories[r.dir] != r {
 		return
 	}
-	r.idle = time.AfterFunc(idleAfter, func() { d.closeIdle(r) })
+	r.idle = time.AfterFunc(d.idleAfter, func() { d.closeIdle(r) })
 }
 
 // closeIdle closes r if it is still idle.

@@ -95,7 +95,7 @@ func run(ctx context.Context, opts Options, ready *readiness) error {
 	defer stopSignals()
 	signal.Ignore(unix.SIGHUP)
 
-	d, err := newDaemon(place, log)
+	d, err := newDaemon(place, log, opts)
 	if err != nil {
 		return err
 	}

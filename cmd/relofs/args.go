@@ -47,8 +47,14 @@ func arrange(app *cli.App, args []string) []string {
 			flag = findFlag(flags, name)
 		}
 		*into = append(*into, arg)
-		if takesValue(flag) && !hasValue && i+1 < len(args) {
-			i++
+		if takesValue(flag) && !hasValue {
+			if i++; i == len(args) || args[i] == "--" {
+				// At the end, where the parser misses the value as well.
+				if into == &global {
+					return global
+				}
+				return slices.Concat(global, path, options)
+			}
 			*into = append(*into, args[i])
 		}
 	}

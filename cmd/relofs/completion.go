@@ -132,13 +132,6 @@ func (t *tool) candidates(c *cli.Context, before []string, current string) []str
 	return out
 }
 
-func dashed(flag string) string {
-	if len(flag) == 1 {
-		return "-" + flag
-	}
-	return "--" + flag
-}
-
 // agents asks a daemon that runs; completion starts none.
 func (t *tool) agents(c *cli.Context) []string {
 	client, err := api.Connect(c.Context, api.Options{})

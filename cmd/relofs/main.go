@@ -194,32 +194,3 @@ func (t *tool) path(p string) string {
 	}
 	return filepath.Join(t.dir, p)
 }
-
-const appHelp = `{{.Name}} - {{.Usage}}
-
-Usage:
-   {{.UsageText}}
-
-Commands:{{range .VisibleCommands}}
-   {{printf "%-12s" .Name}}{{.Usage}}{{end}}
-
-Options, before or after the command:
-   {{range $i, $e := .VisibleFlags}}{{if $i}}
-   {{end}}{{$e}}{{end}}
-
-` + "`relofs help COMMAND` or `relofs COMMAND --help` tells more." + `
-`
-
-const commandHelp = `{{.HelpName}} - {{.Usage}}
-
-Usage:
-   {{.UsageText}}{{if .Description}}
-
-{{.Description}}{{end}}{{if .VisibleCommands}}
-
-Commands:{{range .VisibleCommands}}
-   {{printf "%-12s" .Name}}{{.Usage}}{{end}}{{end}}{{if .VisibleFlags}}
-
-Options:{{range .VisibleFlags}}
-   {{.}}{{end}}{{end}}
-`
