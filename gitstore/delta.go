@@ -13,7 +13,13 @@ import (
 
 const maxVarint = 10
 
-var errDelta = errors.New("delta is damaged")
+// maxCopy bounds what an instruction, and so a byte of a delta, can add.
+const maxCopy = 1 << 24
+
+var (
+	errDelta     = errors.New("delta is damaged")
+	errDeltaSize = fmt.Errorf("%w: stated size is more than it can make", errDelta)
+)
 
 // deltaHeader parses the two sizes; n is how many bytes they take.
 func deltaHeader(delta []byte) (base, result int64, n int, err error) {

@@ -231,7 +231,7 @@ func (s *Store) appendObject(buf []byte, oid OID, want Kind) (Kind, []byte, erro
 		if at.pack == nil {
 			kind, buf, err = appendLoose(buf, at.dir, oid)
 		} else {
-			kind, buf, err = s.objects.appendPacked(buf, at, want)
+			kind, buf, err = s.objects.appendPacked(buf, at)
 		}
 		if err == nil && want != 0 && kind != want {
 			err = fmt.Errorf("it is a %s, not a %s: %w", kind, want, ErrWrongKind)
@@ -251,7 +251,7 @@ func grow(buf []byte, n int) []byte { return slices.Grow(buf, n+inflate.Slack) }
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
 // appendPacked appends a packed object's content to buf.
-func (db *objectDB) appendPacked(buf []byte, at place, want Kind) (Kind, []byte, error) {
+func (db *objectDB) appendPacked(buf []byte, at place) (Kind, []byte, error) {
 	p := at.pack
 	offset, err := p.index.offset(at.at)
 	if err != nil {
@@ -262,9 +262,6 @@ func (db *objectDB) appendPacked(buf []byte, at place, want Kind) (Kind, []byte,
 		return 0, buf, err
 	}
 	if !e.isDelta() {
-		if want != 0 && Kind(e.kind) != want {
-			return Kind(e.kind), buf, nil // the caller refuses it
-		}
 		if e.size > maxInMemory {
 			return 0, buf, fmt.Errorf("%d bytes: %w", e.size, ErrTooLarge)
 		}
@@ -352,6 +349,8 @@ func (p *pack) applyEntry(buf, base []byte, e packEntry, at int) ([]byte, error)
 	case err != nil:
 	case baseSize != int64(len(base)):
 		err = fmt.Errorf("%w: it is for a base of %d bytes, not %d", errDelta, baseSize, len(base))
+	case size/maxCopy > e.size:
+		err = errDeltaSize
 	case size > maxInMemory:
 		return buf, fmt.Errorf("%d bytes: %w", size, ErrTooLarge)
 	default:

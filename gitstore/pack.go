@@ -239,6 +239,9 @@ func (p *pack) header(at uint64) (Kind, int64, error) {
 			return 0, 0, p.corrupt(at, err.Error())
 		}
 		_, size, _, err = deltaHeader(head[:n])
+		if err == nil && size/maxCopy > e.size {
+			err = errDeltaSize
+		}
 		if err != nil {
 			return 0, 0, p.corrupt(at, err.Error())
 		}

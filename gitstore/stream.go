@@ -53,7 +53,7 @@ func (db *objectDB) openBlob(at place, oid OID, scratch string) (io.ReadCloser, 
 		return nil, 0, fmt.Errorf("it is a %s, not a blob: %w", kind, ErrWrongKind)
 	}
 	if size < streamFrom {
-		_, data, err := db.appendPacked(nil, at, KindBlob)
+		_, data, err := db.appendPacked(nil, at)
 		if err == nil {
 			return io.NopCloser(bytes.NewReader(data)), size, nil
 		}
