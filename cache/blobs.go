@@ -69,6 +69,11 @@ type flight struct {
 	err  error
 }
 
+// decodeRoom is what a buffer has beyond the blob's size: an inflater that
+// copies whole words writes a little past the end, and would move to a larger
+// buffer of its own otherwise.
+const decodeRoom = 512
+
 var errDecodePanicked = errors.New("decoding failed")
 
 // NewBlobs returns a cache that holds at most maxBytes of content; a single
@@ -154,7 +159,7 @@ func (b *Blobs) Get(ns Namespace, from Decoder, oid gitstore.OID, size int64) ([
 	}()
 	b.slots <- struct{}{}
 	defer func() { <-b.slots }()
-	data, err := from.AppendBlob(make([]byte, 0, size), oid)
+	data, err := from.AppendBlob(make([]byte, 0, size+decodeRoom), oid)
 	if err == nil && int64(len(data)) != size {
 		err = fmt.Errorf("blob %s: %d bytes where its header says %d: %w", oid, len(data), size, gitstore.ErrCorrupt)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -35,8 +36,15 @@ func (l *Lower) target(n *node) ([]byte, error) {
 	return target, nil
 }
 
+// decodeRoom is what a buffer has beyond a blob's size, for an inflater that
+// writes a little past the end.
+const decodeRoom = 512
+
 // result is the answer to a READ, reused because it is passed by interface.
-type result struct{ data []byte }
+type result struct {
+	data []byte
+	own  []byte // for a blob that all but fills the request's buffer
+}
 
 var results = sync.Pool{New: func() any { return new(result) }}
 
@@ -58,44 +66,50 @@ func (r requests) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Rea
 	if n == nil || n.kind > kindExec {
 		return nil, fuse.EINVAL
 	}
-	data, err := l.read(n, buf, in.Offset)
-	if err != nil {
+	res := results.Get().(*result)
+	if err := l.read(res, n, buf, in.Offset); err != nil {
+		res.Done()
 		return nil, l.failed(uint32(in.NodeId), err)
 	}
-	res := results.Get().(*result)
-	res.data = data
 	return res, fuse.OK
 }
 
-// read returns up to len(buf) bytes of a file at off, in buf or in memory that
-// must not be written to.
-func (l *Lower) read(n *node, buf []byte, off uint64) ([]byte, error) {
+// read sets res.data to up to len(buf) bytes of a file at off: in buf, in
+// res.own, or in memory of the blob cache.
+func (l *Lower) read(res *result, n *node, buf []byte, off uint64) error {
 	size, err := l.table.size(n)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if off >= uint64(size) {
-		return nil, nil
+		return nil
 	}
 	end := min(int64(off)+int64(len(buf)), size)
 	switch {
 	case off == 0 && end == size:
+		if int64(cap(buf)) < size+decodeRoom {
+			res.own = slices.Grow(res.own[:0], int(size+decodeRoom))
+			buf = res.own
+		}
 		data, err := l.cfg.Store.AppendBlob(buf[:0], n.oid)
 		if err == nil && int64(len(data)) != size {
 			err = fmt.Errorf("blob %s: %d bytes where its header says %d: %w", n.oid, len(data), size, gitstore.ErrCorrupt)
 		}
-		return data, err
+		res.data = data
+		return err
 	case size <= midSize:
 		data, err := l.cfg.Blobs.Get(l.ns, l.cfg.Store, n.oid, size)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return data[off:end], nil
+		res.data = data[off:end]
+		return nil
 	}
 	buf = buf[:end-int64(off)]
 	got, err := l.large.ReadAt(l.cfg.Store, n.oid, size, buf, int64(off))
 	if err != nil && !(errors.Is(err, io.EOF) && got == len(buf)) {
-		return nil, err
+		return err
 	}
-	return buf, nil
+	res.data = buf
+	return nil
 }
