@@ -286,10 +286,14 @@ func statOf(st *unix.Stat_t) Stat {
 	case unix.S_IFBLK:
 		mode |= fs.ModeDevice
 	}
-	for bit, m := range map[uint32]fs.FileMode{unix.S_ISUID: fs.ModeSetuid, unix.S_ISGID: fs.ModeSetgid, unix.S_ISVTX: fs.ModeSticky} {
-		if st.Mode&bit != 0 {
-			mode |= m
-		}
+	if st.Mode&unix.S_ISUID != 0 {
+		mode |= fs.ModeSetuid
+	}
+	if st.Mode&unix.S_ISGID != 0 {
+		mode |= fs.ModeSetgid
+	}
+	if st.Mode&unix.S_ISVTX != 0 {
+		mode |= fs.ModeSticky
 	}
 	return Stat{
 		Dev:   uint64(st.Dev), //nolint:unconvert // its width differs between architectures

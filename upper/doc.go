@@ -37,6 +37,13 @@
 //	           inode numbers, indexes and file flags; no name, kind or content
 //	           depends on them. They are neither read nor written.
 //
+// (A kernel that mounts with "userxattr" does not follow redirects. relofs uses
+// the user namespace where it unites the layers itself, and follows them there.)
+//
+// Two directories that stand on one lower directory are something only a forged
+// layer has. A kernel shows the one it meets first and answers ESTALE for the
+// other; a View shows both.
+//
 // Marks on the root of the layer are not looked at: the root always merges with
 // the root of the lower. A mark that breaks these rules (an empty redirect, "..",
 // doubled slashes, a NUL) is ErrBadMark for the directory it is on; the entry can

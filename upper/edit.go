@@ -14,8 +14,8 @@ import (
 // edit runs one edit of the place path, whose directory must exist. The root is
 // no place to edit.
 func (v *View) edit(op, path string, fn func(parent, n *node) error) error {
-	v.edits.Lock()
-	defer v.edits.Unlock()
+	v.layer.edits.Lock()
+	defer v.layer.edits.Unlock()
 	parent, n, err := v.walk(path)
 	if err == nil && parent == nil {
 		err = syscall.EBUSY
@@ -134,8 +134,8 @@ func (v *View) RemoveAll(path string) error {
 // Chmod sets the permission bits of the file or directory path. A symbolic link
 // has none (ENOTSUP).
 func (v *View) Chmod(path string, mode fs.FileMode) error {
-	v.edits.Lock()
-	defer v.edits.Unlock()
+	v.layer.edits.Lock()
+	defer v.layer.edits.Unlock()
 	parent, n, err := v.copyUp(path)
 	if err != nil {
 		return pathError("chmod", path, err)
@@ -151,7 +151,7 @@ func (v *View) Chmod(path string, mode fs.FileMode) error {
 		err = parent.dir.chmod(n.name, mode)
 	}
 	if err == nil {
-		v.layer.touched(path, n.kind())
+		v.layer.touched(path, n.kind(), n.kind())
 	}
 	return pathError("chmod", path, err)
 }
@@ -316,7 +316,7 @@ func (v *View) put(parent, n *node, kind Kind, mtime time.Time, prepare func(sta
 		_ = discard(stage, temp) // the first error counts; Recover tries again
 		return err
 	}
-	v.layer.touched(n.path, kind)
+	v.layer.touched(n.path, n.up.Kind, kind)
 	return nil
 }
 
@@ -354,7 +354,7 @@ func (v *View) takeOut(parent, n *node) error {
 	if err := parent.dir.rename(n.name, stage, temp, renameNoReplace); err != nil {
 		return err
 	}
-	v.layer.touched(n.path, 0)
+	v.layer.touched(n.path, n.up.Kind, 0)
 	_ = discard(stage, temp) // as in moveIn
 	return nil
 }

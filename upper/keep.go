@@ -6,8 +6,8 @@ import "syscall"
 // it off the tree: what the tree is or becomes no longer matters there. Nothing
 // that shows is changed.
 func (v *View) CopyUpAll(path string) error {
-	v.edits.Lock()
-	defer v.edits.Unlock()
+	v.layer.edits.Lock()
+	defer v.layer.edits.Unlock()
 	return pathError("copy up", path, v.copyUpAll(path))
 }
 
@@ -46,7 +46,7 @@ func (v *View) copyUpAll(path string) error {
 	if err := n.dir.setxattr(".", v.layer.ns.xattr(markOpaque), []byte("y")); err != nil {
 		return err
 	}
-	v.layer.touched(path, Dir)
+	v.layer.touched(path, Dir, Dir)
 	return nil
 }
 
@@ -66,6 +66,6 @@ func (l *Layer) ClearMarks(path string) error {
 			return pathError("clear marks", path, err)
 		}
 	}
-	l.touched(path, Dir)
+	l.touched(path, Dir, Dir)
 	return nil
 }

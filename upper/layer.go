@@ -110,8 +110,11 @@ type Layer struct {
 	ns   Namespace
 	root *dir
 
-	// mu guards the fields below. It is taken after View.edits and never held
-	// across anything that waits for another lock.
+	// edits makes edits, and Sync of what they touched, one at a time. It is
+	// taken before mu.
+	edits sync.Mutex
+
+	// mu guards the fields below; it is held for no longer than they are used.
 	mu    sync.Mutex
 	stage *dir            // the staging directory, nil until an edit needs it
 	dirty map[string]bool // what Sync has to make durable; true: a directory
@@ -286,7 +289,7 @@ func (l *Layer) entry(d *dir, name string) (Entry, *dir, error) {
 		switch e.Kind {
 		case File:
 			if e.Stat.Size == 0 {
-				white, err := l.isXattrWhiteout(d, name)
+				white, err := l.hasFileMark(d, name, markWhiteout)
 				if err != nil {
 					return Entry{}, nil, err
 				}

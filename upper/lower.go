@@ -15,6 +15,8 @@ type Objects interface {
 	OpenBlob(oid gitstore.OID, scratch string) (io.ReadCloser, int64, error)
 }
 
+var _ Objects = (*gitstore.Store)(nil)
+
 // lower looks names up in the tree a View stands on.
 type lower struct {
 	objects Objects

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 )
 
 // The marks' names after the namespace's prefix (fs/overlayfs/overlayfs.h).
@@ -34,9 +35,14 @@ func (l *Layer) dirMarks(d *dir) (opaque bool, redirect string, err error) {
 	return false, redirect, err
 }
 
-// isXattrWhiteout says whether the empty regular file name is a whiteout.
-func (l *Layer) isXattrWhiteout(d *dir, name string) (bool, error) {
-	value, err := d.getxattr(name, l.ns.xattr(markWhiteout))
+// hasFileMark says whether the regular file name has a mark. Reading a "user."
+// xattr needs permission to read the file; without it the file has none, as for
+// the kernel (ovl_check_metacopy_xattr).
+func (l *Layer) hasFileMark(d *dir, name, mark string) (bool, error) {
+	value, err := d.getxattr(name, l.ns.xattr(mark))
+	if errors.Is(err, syscall.EACCES) {
+		return false, nil
+	}
 	return value != nil, err
 }
 

@@ -13,8 +13,8 @@ import (
 // The move is one step of the file system, with one exception: an empty directory
 // at path goes first.
 func (v *View) Rename(old, path string) error {
-	v.edits.Lock()
-	defer v.edits.Unlock()
+	v.layer.edits.Lock()
+	defer v.layer.edits.Unlock()
 	err := v.rename(old, path)
 	return pathError("rename", old, err)
 }

@@ -127,42 +127,40 @@ func hollow(stage *dir, name string) (moved []string, err error) {
 	return moved, nil
 }
 
-// touched notes what an edit changed: path itself, unless it is gone, and the
-// directory that holds it.
-func (l *Layer) touched(path string, kind Kind) {
+// touched notes what an edit changed: the directory that holds path, and path
+// itself as what it is now (0: gone). What path was before tells whether there can
+// be notes of what was below it.
+func (l *Layer) touched(path string, was, is Kind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	parent, _ := split(path)
 	l.dirty[parent] = true
-	switch kind {
+	if was == Dir && is != Dir {
+		maps.DeleteFunc(l.dirty, func(p string, _ bool) bool { return strings.HasPrefix(p, path+"/") })
+	}
+	switch is {
 	case File, Dir:
-		l.dirty[path] = kind == Dir
+		l.dirty[path] = is == Dir
 	default:
-		l.forget(path)
+		delete(l.dirty, path) // what else there is lies in its directory
 	}
 }
 
-// forget drops path and what was below it from dirty. l.mu is held.
-func (l *Layer) forget(path string) {
-	maps.DeleteFunc(l.dirty, func(p string, _ bool) bool {
-		return p == path || strings.HasPrefix(p, path+"/")
-	})
-}
-
-// moved notes that an edit renamed old to path.
+// moved notes that an edit renamed old to path, where no directory with anything
+// below it was.
 func (l *Layer) moved(old, path string, kind Kind) {
+	l.touched(path, 0, kind)
 	l.mu.Lock()
-	l.forget(path)
-	for p, isDir := range maps.Clone(l.dirty) {
-		if rest, ok := strings.CutPrefix(p, old); ok && (rest == "" || rest[0] == '/') {
-			delete(l.dirty, p)
-			l.dirty[path+rest] = isDir
+	if kind == Dir {
+		for p, isDir := range maps.Clone(l.dirty) {
+			if rest, ok := strings.CutPrefix(p, old+"/"); ok {
+				delete(l.dirty, p)
+				l.dirty[path+"/"+rest] = isDir
+			}
 		}
 	}
-	parent, _ := split(old)
-	l.dirty[parent] = true
 	l.mu.Unlock()
-	l.touched(path, kind)
+	l.touched(old, 0, 0)
 }
 
 // Sync makes the edits done through this Layer (by its Views) durable: when it
@@ -170,6 +168,9 @@ func (l *Layer) moved(old, path string, kind Kind) {
 // touches only what they touched, files before the directories that name them;
 // what a mount wrote is not its concern. If it fails, the next call tries again.
 func (l *Layer) Sync() error {
+	// An edit in the meantime could rename what is still to be made durable.
+	l.edits.Lock()
+	defer l.edits.Unlock()
 	l.mu.Lock()
 	pending := l.dirty
 	l.dirty = map[string]bool{}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -16,9 +15,9 @@ import (
 )
 
 // View is the union of a Git tree and a layer: what an overlayfs mount of the two
-// shows. Reading is safe for concurrent use and while the layer is mounted;
-// editing (edit.go, rename.go) is safe for concurrent use by one View, and the
-// layer must not be mounted, nor edited by another View or process.
+// shows. Reading is safe for concurrent use and while the layer is mounted.
+// Editing (edit.go, rename.go) is safe for concurrent use by the Views of one
+// Layer; meanwhile nobody else may edit the directory, and it must not be mounted.
 type View struct {
 	// LowerTime is the modification time shown for what comes from the tree, and
 	// given to what an edit copies from it into the layer. If it is zero, Info
@@ -27,9 +26,6 @@ type View struct {
 
 	layer *Layer
 	lower *lower
-
-	// edits makes edits one at a time. It is taken before Layer.mu.
-	edits sync.Mutex
 }
 
 // NewView returns the union of the tree lowerTree in objects and layer. It reads
@@ -208,11 +204,11 @@ func (v *View) Stat(path string) (Info, error) {
 	err := v.at("stat", path, func(parent, n *node) error {
 		if n.up.Kind == File {
 			// The kernel's lookup refuses a metacopy, so opening it is not enough.
-			has, err := parent.dir.getxattr(n.name, v.layer.ns.xattr(markMetacopy))
+			has, err := v.layer.hasFileMark(parent.dir, n.name, markMetacopy)
 			if err != nil {
 				return err
 			}
-			if has != nil {
+			if has {
 				return ErrMetacopy
 			}
 		}
