@@ -195,8 +195,11 @@ type place struct {
 	result gitstore.TreeEntry
 }
 
-// tracked reports whether ignore rules do not apply.
-func (p *place) tracked() bool { return p.base.Mode != 0 || p.previous.Mode != 0 }
+// tracked reports whether ignore rules do not apply: the path is in the lower or
+// the previous revision, or came along with a directory that was moved.
+func (p *place) tracked() bool {
+	return p.base.Mode != 0 || p.previous.Mode != 0 || p.dir.moved && p.lower.Mode != 0
+}
 
 // standIn is the last captured version of p: what the previous revision has or,
 // in a directory that it does not know because it was moved since, what the

@@ -20,7 +20,9 @@
 // submodule (gitlink) of the previous revision stays while there is a directory
 // in its place, whatever is in that. The result is what `git add -A` and
 // `git write-tree` give in a checkout with the same files, except for what is
-// left out on purpose.
+// left out on purpose, and for one thing that is not: what a moved directory
+// brings along stays tracked, where Git would judge each file in it by the ignore
+// rules anew.
 //
 // # What is left out
 //

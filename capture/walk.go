@@ -141,7 +141,8 @@ func (c *capturing) decideDir(p *place) error {
 	if d.lower, d.moved, err = c.standsOn(p); err != nil {
 		return err
 	}
-	untracked := d.base.IsZero() && d.previous.IsZero()
+	// A moved directory itself is judged at its new place, as Git would.
+	untracked := d.base.IsZero() && d.previous.IsZero() && !(p.dir.moved && p.lower.Mode == gitstore.ModeTree)
 	if untracked {
 		ignored, err := c.ignores.match(p.path, true)
 		if err != nil {
