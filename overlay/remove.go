@@ -1,0 +1,86 @@
+package overlay
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/relofs/relofs/errcode"
+	"github.com/relofs/relofs/gitstore"
+)
+
+// Remove deletes the workspace: its refs, its upper and all that is in no
+// revision. Unless force is set it refuses with errcode.UndecidedChanges if the
+// workspace differs from its base. The workspace must not be attached.
+//
+// The revisions' objects stay in the repository until Git's garbage collection
+// drops them; the error and Info name the newest one's commit.
+func (w *Workspace) Remove(ctx context.Context, force bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.attached {
+		return errcode.New(errcode.WorkspaceMounted, nil, "workspace %s is mounted at %s", w.agent, w.meta.MountPoint)
+	}
+	if !force {
+		if _, err := w.sync(ctx); err != nil {
+			return err
+		}
+		if w.head.tree != w.baseTree {
+			return errcode.New(errcode.UndecidedChanges, nil, "workspace %s has changes nobody has decided on (revision %d, commit %s)", w.agent, w.head.Number, w.head.commit)
+		}
+	}
+	if w.damage == nil {
+		if err := w.saveMeta(func(m *meta) { m.Intent = &intent{Kind: intentRemove, From: w.head.commit} }); err != nil {
+			return err
+		}
+	}
+	failpoint("remove: intent written")
+	return w.finishRemove()
+}
+
+// finishRemove deletes the refs, which ends the workspace, and then what only
+// it used.
+func (w *Workspace) finishRemove() error {
+	refs, err := w.engine.store.Refs(refPrefix + w.agent + "/")
+	if err != nil {
+		return coded(err, "list the refs of %s", w.agent)
+	}
+	deletions := make([]gitstore.RefUpdate, len(refs))
+	for i, ref := range refs {
+		deletions[i] = gitstore.RefUpdate{Name: ref.Name, Old: ref.OID}
+	}
+	if err := w.engine.store.UpdateRefs(deletions...); err != nil {
+		return coded(err, "delete the refs of %s", w.agent)
+	}
+	failpoint("remove: refs deleted")
+	w.engine.forget(w.agent)
+	w.damage = errcode.New(errcode.WorkspaceNotFound, nil, "workspace %s was removed", w.agent)
+	if w.layer != nil {
+		w.layer.Close()
+		w.layer = nil
+	}
+	if err := os.RemoveAll(w.dir); err != nil {
+		return coded(err, "delete the files of %s", w.agent)
+	}
+	return w.engine.state.forget(w.agent)
+}
+
+// sweepOrphan removes the directory of a workspace that has no refs, if nothing
+// can be lost by it: its removal had begun, or its upper is empty.
+func (w *Workspace) sweepOrphan() error {
+	m, err := readMeta(w.dir)
+	removing := err == nil && m.Intent != nil && m.Intent.Kind == intentRemove
+	if !removing {
+		entries, err := os.ReadDir(w.upperDir())
+		if err != nil && !os.IsNotExist(err) {
+			return coded(err, "read %s", w.upperDir())
+		}
+		if len(entries) > 0 {
+			return errcode.New(errcode.DamagedWorkspace, nil, "%s holds files of a workspace %s whose refs are gone", w.upperDir(), w.agent)
+		}
+	}
+	if err := os.RemoveAll(w.dir); err != nil {
+		return coded(err, "delete %s", filepath.Base(w.dir))
+	}
+	return nil
+}
