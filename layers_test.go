@@ -24,8 +24,9 @@ var layers = map[string][]string{
 	"overlay":          {"capture", "errcode", "gitstore", "ignore", "upper"},
 	"fusefs":           {"cache", "gitstore"},
 	"mountmgr":         {"cache", "errcode", "fusefs", "gitstore"},
-	"api":              {"capture", "errcode", "gitstore", "mountmgr", "overlay"},
-	"daemon":           {"api", "cache", "capture", "errcode", "fusefs", "gitstore", "mountmgr", "overlay"},
+	"api/rendezvous":   {"errcode"},
+	"api":              {"api/rendezvous", "errcode", "mountmgr"},
+	"daemon":           {"api", "api/rendezvous", "cache", "capture", "errcode", "fusefs", "gitstore", "mountmgr", "overlay"},
 }
 
 func TestImportsGoOneWay(t *testing.T) {
