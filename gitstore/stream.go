@@ -55,7 +55,7 @@ func (db *objectDB) openBlob(at place, oid OID, scratch string) (io.ReadCloser, 
 	if size < streamFrom {
 		_, data, err := db.appendPacked(nil, at)
 		if err == nil {
-			return io.NopCloser(bytes.NewReader(data)), size, nil
+			return io.NopCloser(bytes.NewReader(data)), int64(len(data)), nil
 		}
 		if !errors.Is(err, ErrTooLarge) { // a small blob may have a large base
 			return nil, 0, err
