@@ -39,7 +39,11 @@ func TestCopyUpAllNeedsNoTree(t *testing.T) {
 		objects := newMemory()
 		view := upper.NewView(objects, objects.tree(drawFiles(rt)), layer)
 		for range rapid.IntRange(0, 12).Draw(rt, "edits") {
-			_ = drawEdit(rt, inView(rt, view)).inView(view)
+			e := drawEdit(rt, inView(rt, view))
+			if e.op == "chmod" && os.Geteuid() != 0 {
+				continue // shuts out the one who looks
+			}
+			_ = e.inView(view)
 		}
 		before := inView(rt, view)
 		path := drawPath(rt, before, "kept")
