@@ -177,12 +177,14 @@ func (s *story) say(format string, args ...any) {
 
 // run shows a command and its output and returns its exit status.
 func (s *story) run(ctx context.Context, dir, name string, args ...string) (int, error) {
-	s.say("%s", s.tool.paint(dim, "$ "+commandLine(name, args)))
+	s.prompt(commandLine(name, args))
 	cmd := s.command(ctx, dir, name, args...)
 	out, err := cmd.CombinedOutput()
 	s.say("%s", bytes.TrimRight(out, "\n"))
 	return exitOf(ctx, cmd, err)
 }
+
+func (s *story) prompt(line string) { s.say("%s", s.tool.paint(dim, "$ "+line)) }
 
 // must is run for a command that has to succeed.
 func (s *story) must(ctx context.Context, dir, name string, args ...string) error {
@@ -247,6 +249,9 @@ func both(a, b func() error) error {
 
 // commandLine is a command as one would type it.
 func commandLine(name string, args []string) string {
+	if name == "sh" && len(args) == 2 && args[0] == "-c" {
+		return args[1]
+	}
 	words := append([]string{name}, args...)
 	for i, w := range words {
 		if strings.ContainsAny(w, " \t\n'\"$`\\*?{}()|&;<>") {

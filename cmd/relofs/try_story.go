@@ -145,7 +145,7 @@ func (s *story) agents(ctx context.Context) error {
 		return err
 	}
 	for _, name := range []string{"ada", "bob"} {
-		s.say("%s", s.tool.paint(dim, "$ relofs create "+name))
+		s.prompt("relofs create " + name)
 		resp, err := client.Create(ctx, api.CreateRequest{Target: api.Target{Repository: s.repo, Agent: name}})
 		if err != nil {
 			return err
@@ -156,7 +156,7 @@ func (s *story) agents(ctx context.Context) error {
 	if !s.goTool {
 		ada, bob = withoutGo, noBuild
 	}
-	s.say("%s", s.tool.paint(dim, "$ relofs run ada -- sh -c ... &  relofs run bob -- sh -c ..."))
+	s.prompt("relofs run ada -- sh -c ... & relofs run bob -- sh -c ...")
 	return both(
 		func() error { return s.agent(ctx, "ada", fmt.Sprintf(adaScript, ada)) },
 		func() error { return s.agent(ctx, "bob", fmt.Sprintf(bobScript, bob)) },
