@@ -199,10 +199,11 @@ func (w *World) Env() []string { return w.env }
 // Try runs the program in dir, however it ends.
 func (w *World) Try(dir string, args ...string) Result {
 	w.T.Helper()
-	return w.finish(w.Command(dir, args...))
+	return w.Finish(w.Command(dir, args...))
 }
 
-func (w *World) finish(cmd *exec.Cmd) Result {
+// Finish runs a command, however it ends.
+func (w *World) Finish(cmd *exec.Cmd) Result {
 	w.T.Helper()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -237,12 +238,19 @@ func (w *World) JSON(dir string, v any, args ...string) {
 // code, say what happened on stderr and give a hint.
 func (w *World) WantRefusal(dir string, exit int, code string, args ...string) {
 	w.T.Helper()
-	r := w.Try(dir, append([]string{"--json"}, args...)...)
+	w.WantRefusalOf(w.Command(dir, append([]string{"--json"}, args...)...), exit, code)
+}
+
+// WantRefusalOf is WantRefusal for a command that runs the program with --json.
+func (w *World) WantRefusalOf(cmd *exec.Cmd, exit int, code string) {
+	w.T.Helper()
+	args := cmd.Args[1:]
+	r := w.Finish(cmd)
 	var got struct {
 		Error struct{ Code, Message, Remedy string } `json:"error"`
 	}
 	if err := json.Unmarshal([]byte(r.Stdout), &got); err != nil {
-		w.T.Errorf("relofs %s prints %q: %v", strings.Join(args, " "), r.Stdout, err)
+		w.T.Errorf("relofs %s prints %q, %q: %v", strings.Join(args, " "), r.Stdout, r.Stderr, err)
 		return
 	}
 	if r.Code != exit || got.Error.Code != code || got.Error.Message == "" || got.Error.Remedy == "" {

@@ -36,7 +36,14 @@ var Sample = map[string]string{
 // makes a symlink, what begins with "#!" is executable).
 func (w *World) Repository(files map[string]string) *Repository {
 	w.T.Helper()
-	dir, err := os.MkdirTemp("", "repo")
+	return w.RepositoryIn("", files)
+}
+
+// RepositoryIn is Repository in a new directory of parent, "" for the usual
+// place.
+func (w *World) RepositoryIn(parent string, files map[string]string) *Repository {
+	w.T.Helper()
+	dir, err := os.MkdirTemp(parent, "repo")
 	if err != nil {
 		w.T.Fatal(err)
 	}
@@ -83,7 +90,7 @@ func (r *Repository) Git(args ...string) string {
 	r.T.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Dir, cmd.Env = r.Dir, r.env
-	res := r.finish(cmd)
+	res := r.Finish(cmd)
 	if res.Code != 0 {
 		r.T.Fatalf("git %s: %s", strings.Join(args, " "), res.Stderr)
 	}
@@ -114,10 +121,12 @@ type Agent struct {
 func (r *Repository) Create(name string, args ...string) *Agent {
 	r.T.Helper()
 	var created struct {
-		Directory string `json:"directory"`
+		Workspace struct {
+			Directory string `json:"directory"`
+		} `json:"workspace"`
 	}
 	r.JSON(r.Dir, &created, append([]string{"create", name}, args...)...)
-	return &Agent{Repository: r, Name: name, Root: created.Directory}
+	return &Agent{Repository: r, Name: name, Root: created.Workspace.Directory}
 }
 
 // Write writes a file through the mount.
@@ -157,7 +166,7 @@ func (a *Agent) Shell(script string) string {
 	a.T.Helper()
 	cmd := exec.Command("sh", "-c", script)
 	cmd.Dir, cmd.Env = a.Root, a.env
-	res := a.finish(cmd)
+	res := a.Finish(cmd)
 	if res.Code != 0 {
 		a.T.Fatalf("sh -c %q: exit status %d\n%s%s", script, res.Code, res.Stdout, res.Stderr)
 	}
