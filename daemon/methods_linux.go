@@ -82,6 +82,9 @@ func (d *daemon) create(ctx context.Context, req api.CreateRequest) (*api.MountR
 			return nil, err
 		}
 	}
+	if req.Directory == "" {
+		req.Directory = d.defaultDirectory(r.dir, req.Agent)
+	}
 	created := time.Now()
 	ws, err := r.engine.Create(ctx, req.Agent, overlay.CreateOptions{
 		Base: req.Base, ReadOnly: req.ReadOnly, MountPoint: req.Directory,

@@ -102,8 +102,8 @@ type CreateOptions struct {
 	Base string
 	// ReadOnly refuses every change to the workspace.
 	ReadOnly bool
-	// MountPoint is recorded as the place the workspace is to be mounted at;
-	// empty for none.
+	// MountPoint is recorded as the place the workspace is about to be mounted
+	// at (see Attach), empty for none.
 	MountPoint string
 }
 
@@ -116,7 +116,7 @@ func (e *Engine) Create(ctx context.Context, agent string, opts CreateOptions) (
 	if err := ValidName(agent); err != nil {
 		return nil, err
 	}
-	base, tree, err := e.resolveBase(ctx, opts.Base)
+	base, commit, err := e.resolveBase(ctx, opts.Base)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (e *Engine) Create(ctx context.Context, agent string, opts CreateOptions) (
 	e.workspaces[agent] = w
 	e.mu.Unlock()
 
-	if err := w.create(base, tree, opts); err != nil {
+	if err := w.create(base, commit, opts); err != nil {
 		w.damage = err
 		e.forget(agent)
 		return nil, err
@@ -140,29 +140,30 @@ func (e *Engine) Create(ctx context.Context, agent string, opts CreateOptions) (
 	return w, nil
 }
 
-func (e *Engine) resolveBase(ctx context.Context, rev string) (base, tree gitstore.OID, err error) {
+// resolveBase finds the commit to start from and checks that it can be shown.
+func (e *Engine) resolveBase(ctx context.Context, rev string) (gitstore.OID, *gitstore.Commit, error) {
 	name := rev
 	if name == "" {
 		name = "HEAD"
 	}
-	if base, err = e.store.Resolve(ctx, name); err != nil {
-		return base, tree, coded(err, "base %s", name)
-	}
-	c, err := e.store.Commit(base)
+	base, err := e.store.Resolve(ctx, name)
 	if err != nil {
-		return base, tree, coded(err, "base %s", name)
+		return base, nil, coded(err, "base %s", name)
 	}
-	if c.Tree != emptyTree {
-		if _, err := e.store.Tree(c.Tree); err != nil {
-			return base, tree, coded(err, "root tree of %s", name)
-		}
+	commit, err := e.store.Commit(base)
+	if err != nil {
+		return base, nil, coded(err, "base %s", name)
 	}
-	return base, c.Tree, nil
+	if _, err := readTree(e.store, commit.Tree); err != nil {
+		return base, nil, coded(err, "root tree of %s", name)
+	}
+	return base, commit, nil
 }
 
-// create makes w's directory, revision 0 and refs, in this order: the overlay
-// ref, written last, is what makes the workspace exist.
-func (w *Workspace) create(base, tree gitstore.OID, opts CreateOptions) (err error) {
+// create makes w's directory, revision 0 and refs. The overlay ref, written
+// last, is what makes the workspace exist; should a power cut keep it and not
+// the metadata, loading rebuilds those: the upper is empty.
+func (w *Workspace) create(base gitstore.OID, commit *gitstore.Commit, opts CreateOptions) (err error) {
 	if err := os.Mkdir(w.dir, 0o700); err != nil {
 		if !errors.Is(err, fs.ErrExist) {
 			return coded(err, "make the workspace's directory")
@@ -186,42 +187,50 @@ func (w *Workspace) create(base, tree gitstore.OID, opts CreateOptions) (err err
 			return coded(err, "make the workspace's directory")
 		}
 	}
-	w.meta = meta{
-		Format: metaFormat, Agent: w.agent, Lower: tree, Namespace: defaultNamespace(),
-		MountPoint: opts.MountPoint,
-	}
-	if err := w.meta.write(w.dir); err != nil {
-		return coded(err, "write the workspace's metadata")
-	}
 	failpoint("create: directory made")
+	w.meta = meta{
+		Format: metaFormat, Agent: w.agent, Lower: commit.Tree, Namespace: defaultNamespace(),
+		MountPoint: opts.MountPoint, Wanted: opts.MountPoint != "",
+	}
+	// Each waits for the disk; together they wait once.
+	metaWritten := make(chan error, 1)
+	go func() { metaWritten <- w.meta.write(w.dir) }()
+	head, err := w.publishFirst(base, commit.Tree, opts.ReadOnly)
+	if metaErr := <-metaWritten; err == nil && metaErr != nil {
+		err = errors.Join(coded(metaErr, "write the workspace's metadata"), w.deleteRefs())
+	}
+	if err != nil {
+		return err
+	}
+	failpoint("create: published")
+	w.baseTree, w.baseTime = commit.Tree, commit.Committer.When
+	w.setHead(head)
+	return w.openUpper()
+}
+
+// publishFirst makes revision 0 on base and the workspace's refs.
+func (w *Workspace) publishFirst(base, tree gitstore.OID, readOnly bool) (revision, error) {
 	now := time.Now()
 	first := checkpoint{
 		Agent: w.agent, Kind: KindCreate, Base: base, Prev: -1,
-		ReadOnly: opts.ReadOnly, Created: now.Truncate(time.Second),
+		ReadOnly: readOnly, Created: now.Truncate(time.Second),
 	}
 	batch := w.engine.store.NewBatch()
 	oid, err := batch.Commit(checkpointCommit(first, tree, base, now))
 	if err != nil {
 		batch.Discard()
-		return coded(err, "write revision 0")
+		return revision{}, coded(err, "write revision 0")
 	}
 	err = batch.Publish(
 		gitstore.RefUpdate{Name: baseRef(w.agent), New: base},
 		gitstore.RefUpdate{Name: overlayRef(w.agent), New: oid})
 	if errors.Is(err, gitstore.ErrRefChanged) {
-		return errcode.New(errcode.WorkspaceExists, err, "refs of a workspace %s exist", w.agent)
+		return revision{}, errcode.New(errcode.WorkspaceExists, err, "refs of a workspace %s exist", w.agent)
 	}
 	if err != nil {
-		return coded(err, "publish revision 0")
+		return revision{}, coded(err, "publish revision 0")
 	}
-	failpoint("create: published")
-	baseCommit, err := w.engine.store.Commit(base)
-	if err != nil {
-		return coded(err, "base %s", base)
-	}
-	w.baseTree, w.baseTime = tree, baseCommit.Committer.When
-	w.setHead(revision{commit: oid, tree: tree, time: now.Truncate(time.Second), checkpoint: first})
-	return w.openUpper()
+	return revision{commit: oid, tree: tree, parent: base, time: now.Truncate(time.Second), checkpoint: first}, nil
 }
 
 // Workspace returns the agent's workspace, or errcode.WorkspaceNotFound.
@@ -296,6 +305,7 @@ var errorCodes = []struct {
 	{gitstore.ErrNotFound, errcode.ObjectMissing},
 	{gitstore.ErrRefChanged, errcode.RefChanged},
 	{gitstore.ErrRefLocked, errcode.RefChanged},
+	{gitstore.ErrRefConflict, errcode.RefChanged},
 	{syscall.ENOSPC, errcode.DiskFull},
 	{syscall.EDQUOT, errcode.DiskFull},
 	{syscall.EROFS, errcode.RepositoryReadOnly},

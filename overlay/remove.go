@@ -41,16 +41,8 @@ func (w *Workspace) Remove(ctx context.Context, force bool) error {
 // finishRemove deletes the refs, which ends the workspace, and then what only
 // it used.
 func (w *Workspace) finishRemove() error {
-	refs, err := w.engine.store.Refs(refPrefix + w.agent + "/")
-	if err != nil {
-		return coded(err, "list the refs of %s", w.agent)
-	}
-	deletions := make([]gitstore.RefUpdate, len(refs))
-	for i, ref := range refs {
-		deletions[i] = gitstore.RefUpdate{Name: ref.Name, Old: ref.OID}
-	}
-	if err := w.engine.store.UpdateRefs(deletions...); err != nil {
-		return coded(err, "delete the refs of %s", w.agent)
+	if err := w.deleteRefs(); err != nil {
+		return err
 	}
 	failpoint("remove: refs deleted")
 	w.engine.forget(w.agent)
@@ -63,6 +55,18 @@ func (w *Workspace) finishRemove() error {
 		return coded(err, "delete the files of %s", w.agent)
 	}
 	return w.engine.state.forget(w.agent)
+}
+
+func (w *Workspace) deleteRefs() error {
+	refs, err := w.engine.store.Refs(refPrefix + w.agent + "/")
+	if err != nil {
+		return coded(err, "list the refs of %s", w.agent)
+	}
+	deletions := make([]gitstore.RefUpdate, len(refs))
+	for i, ref := range refs {
+		deletions[i] = gitstore.RefUpdate{Name: ref.Name, Old: ref.OID}
+	}
+	return coded(w.engine.store.UpdateRefs(deletions...), "delete the refs of %s", w.agent)
 }
 
 // sweepOrphan removes the directory of a workspace that has no refs, if nothing
