@@ -37,15 +37,26 @@ var build = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
-// Main runs a package's tests and removes what they share.
+// Main runs a package's tests in a temporary directory of their own, which
+// must hold no mount at the end: packages are tested at the same time.
 func Main(m *testing.M) {
-	code := m.Run()
-	if program, err := build(); err == nil {
-		os.RemoveAll(filepath.Dir(program))
+	root, err := os.MkdirTemp("", "rle")
+	if err == nil {
+		root, err = filepath.EvalSymlinks(root)
 	}
-	if left := mountsBelow(os.TempDir()); len(left) > 0 {
+	if err == nil {
+		err = os.Setenv("TMPDIR", root)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if left := mountsBelow(root); len(left) > 0 {
 		fmt.Fprintln(os.Stderr, "mounts are left:", left)
 		code = 1
+	} else {
+		os.RemoveAll(root)
 	}
 	os.Exit(code)
 }
