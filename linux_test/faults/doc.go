@@ -1,0 +1,4 @@
+//go:build !linux
+
+// Package faults is for the fault tests, which need Linux.
+package faults
