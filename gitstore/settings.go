@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"os/exec"
@@ -255,28 +254,6 @@ func canonicalKey(key string) string {
 func parsePair(item []byte) configPair {
 	key, value, ok := strings.Cut(string(item), "\n")
 	return configPair{key, value, !ok}
-}
-
-// configFile reads one config file without its includes; a file that is not
-// there is empty.
-func configFile(path string) ([]configPair, error) {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	cmd := exec.Command("git", "config", "--file", path, "-z", "--no-includes", "--list")
-	cmd.Dir = filepath.Dir(path)
-	cmd.Env = gitEnvironment()
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, commandError(err))
-	}
-	var pairs []configPair
-	for len(out) > 0 {
-		var item []byte
-		item, out, _ = bytes.Cut(out, []byte{0})
-		pairs = append(pairs, parsePair(item))
-	}
-	return pairs, nil
 }
 
 func expandHome(path string) (string, error) {
