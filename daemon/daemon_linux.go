@@ -53,6 +53,7 @@ type daemon struct {
 
 	mu           sync.Mutex
 	repositories map[string]*repository // by common directory
+	checkouts    map[string]checkout    // by top directory
 	stopping     bool
 	problems     []string          // of the start; sentences
 	outcome      *api.StopResponse // of stop; valid once stopped is closed
@@ -63,6 +64,7 @@ func newDaemon(place rendezvous.Place, log *slog.Logger, opts Options) (*daemon,
 		place: place, log: log, started: time.Now(), idleAfter: cmp.Or(opts.idleAfter, idleAfter),
 		stopAsked: make(chan struct{}), stopped: make(chan struct{}),
 		repositories: make(map[string]*repository),
+		checkouts:    make(map[string]checkout),
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.askStop = sync.OnceFunc(func() { close(d.stopAsked) })

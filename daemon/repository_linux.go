@@ -2,14 +2,10 @@ package daemon
 
 import (
 	"context"
-	"errors"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/relofs/relofs/api"
 	"github.com/relofs/relofs/errcode"
-	"github.com/relofs/relofs/gitstore"
 	"github.com/relofs/relofs/overlay"
 )
 
@@ -45,61 +41,6 @@ type workspace struct {
 	directory string // while the state is not unmounted
 	readOnly  bool
 	retry     *time.Timer // repeats a capture that failed
-}
-
-// located is where a directory lies.
-type located struct {
-	commonDir string
-	prefix    string // relative to the checkout's or workspace's top
-}
-
-// locate finds the repository of a directory. One inside a mount is known by
-// its path, without looking at the disk; see the package documentation.
-func (d *daemon) locate(dir string) (located, error) {
-	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
-		return located{}, errcode.New(errcode.Usage, nil, "repository %q is not a clean absolute path", dir)
-	}
-	if at, ok := d.locateMounted(dir); ok {
-		return at, nil
-	}
-	store, err := gitstore.Open(dir)
-	switch {
-	case errors.Is(err, gitstore.ErrNotRepository):
-		return located{}, errcode.New(errcode.NotRepository, nil, "%s is not inside a Git repository", dir)
-	case errors.Is(err, gitstore.ErrUnsupportedFormat):
-		return located{}, errcode.New(errcode.UnsupportedFormat, err, "cannot open the repository of %s", dir)
-	case err != nil:
-		return located{}, errcode.New(errcode.NotRepository, err, "cannot open the repository of %s", dir)
-	}
-	at := located{commonDir: store.CommonDir()}
-	if prefix, ok := below(dir, store.WorkTree()); ok && store.WorkTree() != "" {
-		at.prefix = prefix
-	}
-	return at, store.Close()
-}
-
-func (d *daemon) locateMounted(dir string) (located, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, r := range d.repositories {
-		for _, w := range r.workspaces {
-			if w.state == api.Unmounted {
-				continue
-			}
-			if prefix, ok := below(dir, w.directory); ok {
-				return located{r.dir, prefix}, true
-			}
-		}
-	}
-	return located{}, false
-}
-
-// below returns path relative to top if it is top or lies below it.
-func below(path, top string) (string, bool) {
-	if path == top {
-		return "", true
-	}
-	return strings.CutPrefix(path, strings.TrimSuffix(top, "/")+"/")
 }
 
 // acquire returns the open repository with this common directory; the caller
