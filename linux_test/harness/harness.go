@@ -24,7 +24,14 @@ import (
 	"time"
 )
 
+// programVariable names a program that is built already, a release for example,
+// to be tested instead of this source tree's.
+const programVariable = "RELOFS_PROGRAM"
+
 var build = sync.OnceValues(func() (string, error) {
+	if program := os.Getenv(programVariable); program != "" {
+		return program, nil
+	}
 	dir, err := os.MkdirTemp("", "relofs-program")
 	if err != nil {
 		return "", err
