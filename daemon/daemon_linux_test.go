@@ -42,6 +42,12 @@ func TestMain(m *testing.M) {
 	case len(os.Args) > 1 && os.Args[1] == "apply":
 		json.NewEncoder(os.Stdout).Encode(api.ErrorBody{Error: api.ErrorOf(Apply(context.Background(), os.Stdin))})
 		os.Exit(0)
+	case os.Getenv("RELOFS_TEST_START") != "":
+		if _, err := api.Connect(context.Background(), api.Options{Program: os.Args[0]}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	case os.Getenv("RELOFS_TEST_CALL") != "":
 		fmt.Println(rawStatus(os.Getenv("RELOFS_TEST_CALL")))
 		os.Exit(0)
@@ -370,5 +376,34 @@ func TestIdleRepositoryIsLeftToOthers(t *testing.T) {
 	}
 	if _, err := client.List(t.Context(), api.ListRequest{Repository: repo}); err != nil {
 		t.Errorf("after it was closed: %v", err)
+	}
+}
+
+func TestDaemonHoldsNothingOfItsStarterOpen(t *testing.T) {
+	environment(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A shell that has a pipe open as many test runners do, and starts a program
+	// that starts the daemon.
+	cmd := exec.Command("sh", "-c", `exec "$0" 3>&1 5>&1 >/dev/null`, program)
+	cmd.Env = append(os.Environ(), "RELOFS_TEST_START=1")
+	cmd.Stdout = w
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	r.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.ReadAll(r); err != nil {
+		t.Errorf("the pipe stays open: %v", err)
+	}
+	if _, err := api.Connect(t.Context(), api.Options{}); err != nil {
+		t.Errorf("no daemon: %v", err)
 	}
 }

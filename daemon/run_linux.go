@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -56,7 +57,9 @@ func (r *readiness) report(err error) {
 func run(ctx context.Context, opts Options, ready *readiness) error {
 	background := opts.ReadyFD != 0
 	if background {
-		unix.CloseOnExec(opts.ReadyFD)
+		if err := dropInherited(opts.ReadyFD); err != nil {
+			return errcode.New(errcode.Internal, err, "close inherited files")
+		}
 	}
 	place, err := rendezvous.FromEnvironment()
 	if err != nil {
@@ -132,6 +135,28 @@ func run(ctx context.Context, opts Options, ready *readiness) error {
 	}
 	log.Info("end")
 	return err
+}
+
+// dropInherited closes what the program that started the daemon had open, all
+// but the standard files and one more: a pipe kept open here would keep its
+// reader waiting. A descriptor without FD_CLOEXEC is inherited, as Go's own
+// have it.
+func dropInherited(keep int) error {
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	unix.CloseOnExec(keep)
+	for _, name := range names {
+		fd, err := strconv.Atoi(name.Name())
+		if err != nil || fd <= 2 || fd == keep {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.Close(fd)
+		}
+	}
+	return nil
 }
 
 // becomeDaemon takes both locks.
