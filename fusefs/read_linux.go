@@ -41,16 +41,29 @@ func (l *Lower) target(n *node) ([]byte, error) {
 const decodeRoom = 512
 
 // result is the answer to a READ, reused because it is passed by interface.
+// With Slices the library sends data as it lies and calls Done when it is
+// sent; without, it would call Done before, and own would be overwritten by
+// the next READ while this one is on its way.
 type result struct {
 	data []byte
+	vec  [1][]byte
 	own  []byte // for a blob that all but fills the request's buffer
 }
 
 var results = sync.Pool{New: func() any { return new(result) }}
 
+func (r *result) Slices() ([][]byte, fuse.Status) {
+	r.vec[0] = r.data
+	return r.vec[:], fuse.OK
+}
+
 func (r *result) Bytes([]byte) ([]byte, fuse.Status) { return r.data, fuse.OK }
 func (r *result) Size() int                          { return len(r.data) }
-func (r *result) Done()                              { r.data = nil; results.Put(r) }
+
+func (r *result) Done() {
+	r.data, r.vec[0] = nil, nil
+	results.Put(r)
+}
 
 // Read answers a part of a file. The kernel keeps what it is given and reads
 // ahead with many requests at once, so a request is one of three kinds:

@@ -53,6 +53,30 @@ func TestFileOfOneReadIsDecodedIntoTheAnswer(t *testing.T) {
 	}
 }
 
+// Such answers are decoded into a buffer of ours, which must stay ours until
+// the kernel has them.
+func TestAnswersThatFillTheirPagesAreNotMixedUp(t *testing.T) {
+	src := newMemory(t.TempDir())
+	var files []file
+	want := make(map[string]string)
+	for i := range 2000 {
+		f := file{path: fmt.Sprint(i), content: random(4096*(1+i%3), uint64(i))}
+		files = append(files, f)
+		want[f.path] = fmt.Sprintf("%x", sha256.Sum256([]byte(f.content)))
+	}
+	m := mountTree(t, src, src.addTree(files...))
+	for line := range strings.Lines(m.sh("find . -type f -printf '%f\n' | xargs -P 8 -n 50 sha256sum")) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		if want[name] != sum {
+			t.Fatalf("%s has %s, want %s", name, sum, want[name])
+		}
+		delete(want, name)
+	}
+	if len(want) != 0 {
+		t.Errorf("%d files were not read", len(want))
+	}
+}
+
 func TestReadsAtEveryPositionMatch(t *testing.T) {
 	src := newMemory(t.TempDir())
 	for _, size := range []int{1, 4095, 4096, 4097, 131071, 131072, 131073, 1 << 20, 8 << 20, 8<<20 + 1, 9_999_999} {

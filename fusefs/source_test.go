@@ -19,7 +19,7 @@ import (
 type memory struct {
 	dir string // CommonDir
 
-	mu     sync.Mutex // guards the maps; objects are only added before a mount
+	mu     sync.Mutex // guards the maps
 	blobs  map[gitstore.OID][]byte
 	trees  map[gitstore.OID][]gitstore.TreeEntry
 	broken map[gitstore.OID]damage
@@ -148,6 +148,8 @@ func oidOf(kind, s string) gitstore.OID {
 
 func (m *memory) addBlob(content string) gitstore.OID {
 	oid := oidOf("blob", content)
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.blobs[oid] = []byte(content)
 	return oid
 }
@@ -198,6 +200,8 @@ func (m *memory) addRawTree(entries ...gitstore.TreeEntry) gitstore.OID {
 		fmt.Fprintf(&text, "%o %s\x00%s", e.Mode, e.Name, e.OID)
 	}
 	oid := oidOf("tree", text.String())
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.trees[oid] = entries
 	return oid
 }
