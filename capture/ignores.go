@@ -19,6 +19,10 @@ import (
 // read again for each capture, and comes from programs that are not trusted.)
 const maxRules = 1 << 20
 
+// rulesAge is how long a Pruner goes on with the rules it has read: less than the
+// pause after which a Watcher asks again.
+const rulesAge = pause / 2
+
 // ignores applies the ignore rules as the workspace shows them.
 type ignores struct {
 	in    Input
@@ -84,7 +88,7 @@ func (g *ignores) readUpper(path string) ([]byte, error) {
 // its path from the root, whether Capture would pass it by: it is protected, or
 // ignored with nothing tracked below. That is what a Watcher need not watch. It
 // says no when it cannot tell. The function is safe for concurrent use, and
-// reads changed .gitignore files after a second; Input.Cache is not used.
+// knows a changed .gitignore file after 100 ms; Input.Cache is not used.
 func Pruner(in Input) func(dir string) bool {
 	if in.Previous.IsZero() {
 		in.Previous = in.Lower
@@ -101,7 +105,7 @@ func Pruner(in Input) func(dir string) bool {
 			return true
 		}
 		mu.Lock()
-		if rules == nil || time.Since(read) > time.Second {
+		if rules == nil || time.Since(read) > rulesAge {
 			rules, read = newIgnores(in, upper.NewView(in.Store, in.Lower, in.Upper)), time.Now()
 		}
 		now := rules

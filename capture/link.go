@@ -122,8 +122,9 @@ func (c *capturing) linkAt(path string) (target string, ok bool, err error) {
 	}
 	info, err := c.view.Stat(path)
 	if err == nil && info.Kind == upper.Symlink {
-		target, err = c.view.Readlink(path)
-		ok = true
+		if ok = info.Size <= maxPath; ok { // else it cannot be followed
+			target, err = c.linkTarget(info)
+		}
 	}
 	if err == nil {
 		return target, ok, nil
@@ -133,4 +134,12 @@ func (c *capturing) linkAt(path string) (target string, ok bool, err error) {
 		return "", false, nil // nothing to follow
 	}
 	return "", false, err
+}
+
+func (c *capturing) linkTarget(info upper.Info) (string, error) {
+	if !info.FromLower {
+		return c.in.Upper.Readlink(info.Path)
+	}
+	data, err := c.in.Store.Read(info.OID, gitstore.KindBlob)
+	return string(data), err
 }

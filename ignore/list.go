@@ -3,7 +3,7 @@ package ignore
 import (
 	"bytes"
 	"strings"
-	"sync"
+	"sync/atomic"
 )
 
 // Rule is one line that is a rule.
@@ -26,8 +26,7 @@ type Rule struct {
 	// rest is the pattern after the literal part (all of it for a rule that is
 	// not anchored), compiled when it is first needed; the second is for folded
 	// text.
-	rest     [2]pattern
-	compiled [2]sync.Once
+	rest [2]atomic.Pointer[pattern]
 }
 
 // List is the rules of one file. It is immutable and safe for concurrent use.
@@ -171,8 +170,12 @@ func (r *Rule) matchRest(rest, text string, paths, fold bool) bool {
 	if fold {
 		variant = 1
 	}
-	r.compiled[variant].Do(func() { r.rest[variant] = compile(rest, paths, fold) })
-	return r.rest[variant].match(text, paths, fold)
+	compiled := r.rest[variant].Load()
+	if compiled == nil {
+		compiled = compile(rest, paths, fold)
+		r.rest[variant].Store(compiled)
+	}
+	return compiled.match(text, paths, fold)
 }
 
 func hasPrefix(s, prefix string, fold bool) bool {

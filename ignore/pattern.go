@@ -41,14 +41,14 @@ func (s *set) has(c byte) bool { return s[c>>6]&(1<<(c&63)) != 0 }
 // compile parses p as wildmatch.c in Git does. paths says that '/' is
 // special (WM_PATHNAME); without it, * is the same as **. fold says that the
 // text is folded to lower case before it is compared.
-func compile(p string, paths, fold bool) pattern {
-	var out pattern
+func compile(p string, paths, fold bool) *pattern {
+	out := &pattern{}
 	for i := 0; i < len(p); i++ {
 		switch c := p[i]; c {
 		case '\\':
 			i++
 			if i == len(p) {
-				return pattern{never: true}
+				return &pattern{never: true}
 			}
 			out.elements = append(out.elements, element{kind: literal, char: p[i]})
 		case '?':
@@ -74,7 +74,7 @@ func compile(p string, paths, fold bool) pattern {
 		case '[':
 			members, length := parseSet(p[i:], paths, fold)
 			if members == nil {
-				return pattern{never: true}
+				return &pattern{never: true}
 			}
 			out.elements = append(out.elements, element{kind: oneOf, set: members})
 			i += length - 1
