@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ type creations struct {
 	first, next, nextWall  samples
 	row, longest, together samples // a sample is all atOnce creations
 	processes              samples // the same number of processes that do nothing
+	fsyncs                 samples // of a small new file each, for scale
 	checkouts              samples // git worktree add
 	growth                 []int64 // bytes of .git per workspace
 	compareWithGit         bool
@@ -95,6 +97,11 @@ func (c *creations) round(ctx context.Context, s *session) error {
 		row += w.engine
 		c.next = append(c.next, w.engine)
 		c.nextWall = append(c.nextWall, w.wall)
+		synced, err := writeDurably(s.path("scale"))
+		if err != nil {
+			return err
+		}
+		c.fsyncs = append(c.fsyncs, synced)
 	}
 	c.row = append(c.row, row)
 	after, err := apparentSize(filepath.Join(c.repository, ".git"))
@@ -136,7 +143,7 @@ func (c *creations) round(ctx context.Context, s *session) error {
 
 func (c *creations) report(s *session) {
 	s.time(c.label+": first on a base, engine", c.first).atMost(50)
-	s.time(c.label+": next, engine", c.next).atMost(8)
+	s.time(c.label+": next, engine", c.next).against("write + fsync of one file", c.fsyncs).atMost(8)
 	wall := s.time(c.label+": next, whole command", c.nextWall)
 	if c.compareWithGit {
 		wall.against("git worktree add", c.checkouts)
@@ -150,6 +157,22 @@ func (c *creations) report(s *session) {
 		growth = max(growth, g)
 	}
 	s.add(c.label+": growth of .git per workspace", float64(growth)/1024, "KB").atMost(10)
+}
+
+// writeDurably makes one small file that survives a power cut. Creating a
+// workspace is a few of these and a mount.
+func writeDurably(path string) (time.Duration, error) {
+	began := time.Now()
+	f, err := os.Create(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if _, err := f.Write(make([]byte, 1024)); err != nil {
+		return 0, err
+	}
+	err = f.Sync()
+	return time.Since(began), err
 }
 
 // createTogether makes n workspaces, each by a process of its own, at once.

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 )
 
@@ -20,6 +21,11 @@ type machine struct {
 	Go         string `json:"go"`
 	Ripgrep    string `json:"ripgrep,omitempty"`
 	Relofs     string `json:"relofs"`
+	// Load is how many processes wanted a CPU in the minute before the run,
+	// and LoadAfter in its last minute, in which the run itself is one or two.
+	// With more of them than CPUs, times say nothing and ratios little.
+	Load      float64 `json:"load"`
+	LoadAfter float64 `json:"load_after"`
 }
 
 func describeMachine(ctx context.Context, c *config) machine {
@@ -31,6 +37,7 @@ func describeMachine(ctx context.Context, c *config) machine {
 		Go:       runtime.Version(),
 		Ripgrep:  firstLine(ctx, "rg", "--version"),
 		Relofs:   firstLine(ctx, c.program, "--version"),
+		Load:     loadAverage(),
 	}
 	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		m.Kernel = "Linux " + strings.TrimSpace(string(release))
@@ -39,6 +46,14 @@ func describeMachine(ctx context.Context, c *config) machine {
 		m.Filesystem = filesystemOf(parseMounts(string(table)), c.library.dir)
 	}
 	return m
+}
+
+// loadAverage is the kernel's figure for the last minute, 0 if there is none.
+func loadAverage() float64 {
+	text, _ := os.ReadFile("/proc/loadavg")
+	first, _, _ := strings.Cut(string(text), " ")
+	load, _ := strconv.ParseFloat(first, 64)
+	return load
 }
 
 // firstLine is the first line a program prints, "" if it cannot be run.

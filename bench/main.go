@@ -171,6 +171,7 @@ func run(ctx context.Context, args []string) error {
 			break
 		}
 	}
+	c.report.Machine.LoadAfter = loadAverage()
 	if *asJSON {
 		err = c.report.writeJSON(os.Stdout)
 	} else {
@@ -192,7 +193,10 @@ func runWorkload(ctx context.Context, c *config, w workload) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	return w.run(ctx, s)
+	if err := w.run(ctx, s); err != nil {
+		return fmt.Errorf("%w%s", err, s.daemonLog())
+	}
+	return nil
 }
 
 // moduleDir is where the module of this program lies: `go run` works anywhere
@@ -213,9 +217,20 @@ func output(cmd *exec.Cmd) ([]byte, error) {
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && len(exit.Stderr) > 0 {
-			err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+			err = fmt.Errorf("%w: %s", err, excerpt(string(exit.Stderr)))
 		}
 		return out, fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
 	}
 	return out, nil
+}
+
+// excerpt is the beginning of what a program complained about: if all files of
+// a tree have something wrong with them, the first ones tell enough.
+func excerpt(complaint string) string {
+	const lines = 5
+	all := strings.Split(strings.TrimSpace(complaint), "\n")
+	if len(all) > lines {
+		all = append(all[:lines], fmt.Sprintf("... and %d lines more", len(all)-lines))
+	}
+	return strings.Join(all, "\n")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/relofs/relofs/api"
@@ -92,6 +93,25 @@ func (s *session) stopDaemon(ctx context.Context) error {
 		p.Kill()
 	}
 	return err
+}
+
+// daemonLog is the beginning of what the daemon had to say beyond its start and
+// stop, to be put behind an error.
+func (s *session) daemonLog() string {
+	text, err := os.ReadFile(filepath.Join(s.dir, "state", "relofs", "daemon.log"))
+	if err != nil {
+		return ""
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if !strings.Contains(line, "level=INFO") {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return "\ndaemon's log: " + excerpt(strings.Join(lines, ""))
 }
 
 // relofs runs a command on a repository, decodes what it printed into response

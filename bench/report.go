@@ -100,6 +100,9 @@ func (r *report) writeJSON(w io.Writer) error {
 func (r *report) writeTable(w io.Writer) error {
 	m := r.Machine
 	fmt.Fprintf(w, "%s, %d CPUs, %s, %s, %s, %s\n\n", m.Kernel, m.CPUs, m.Filesystem, m.Git, m.Go, m.Relofs)
+	if busy := max(m.Load, m.LoadAfter-1); busy > 0.75*float64(m.CPUs) {
+		fmt.Fprintf(w, "The machine was busy (load %.1f before, %.1f after): its times say nothing, its ratios little.\n\n", m.Load, m.LoadAfter)
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "WORKLOAD\tFIGURE\tRELOFS\tBASELINE\tRATIO\tTARGET\t")
 	for _, f := range r.Figures {

@@ -103,7 +103,7 @@ func (s *session) timed(ctx context.Context, dir, name string, args ...string) (
 	err := cmd.Run()
 	took := time.Since(began)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(complaint.String()))
+		return 0, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, excerpt(complaint.String()))
 	}
 	return took, nil
 }
@@ -179,10 +179,10 @@ func (s *session) regularFiles(ctx context.Context, repository string, args ...s
 	return paths, nil
 }
 
-// countLabel says how many regular files the repository's HEAD has.
+// countLabel says how many files the repository's HEAD has.
 func (s *session) countLabel(ctx context.Context, repository string) (string, error) {
-	paths, err := s.regularFiles(ctx, repository, "-r", "HEAD")
-	n := len(paths)
+	out, err := output(s.command(ctx, repository, "git", "ls-tree", "-r", "-z", "--name-only", "HEAD"))
+	n := strings.Count(string(out), "\x00")
 	if n >= 1000 {
 		return fmt.Sprintf("%d,%03d files", n/1000, n%1000), err
 	}
