@@ -222,6 +222,9 @@ func TestRulesDecideAsGitDoes(t *testing.T) {
 	w := newWorkTree(t, zoo)
 	for _, w.fold = range []bool{false, true} {
 		for _, line := range lines {
+			if w.fold && line == strings.ToLower(line) && !strings.Contains(line, "[") {
+				continue // has no corner of its own when case is folded
+			}
 			w.compare(map[string]string{".gitignore": line + "\n"})
 		}
 	}
