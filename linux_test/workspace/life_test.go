@@ -88,8 +88,8 @@ func TestWhatWasWrittenSurvivesUnmountAndMountElsewhere(t *testing.T) {
 		a.WantFile("build/x.o", "object\n")
 		a.WantFile("lib/deep/b.go", "package deep\n")
 		a.WantNone("src")
-		if after := statOf(t, a.Root, "README.md"); after.Mtim != stamp.Mtim || after.Ino != stamp.Ino {
-			t.Errorf("README.md has mtime %v, inode %d after a remount; was %v, %d", after.Mtim, after.Ino, stamp.Mtim, stamp.Ino)
+		if after := statOf(t, a.Root, "README.md"); after.Mtim != stamp.Mtim {
+			t.Errorf("README.md has mtime %v after a remount, had %v", after.Mtim, stamp.Mtim)
 		}
 		r.Run(r.Dir, "unmount", "alice")
 	}
