@@ -86,6 +86,7 @@ func newDaemon(place rendezvous.Place, log *slog.Logger, opts Options) (*daemon,
 		_, agent, _ := strings.Cut(key, "\x00")
 		d.log.Warn("watching for writes", "agent", agent, "err", err)
 	}
+	d.watcher.Closed = d.fileClosed
 	if d.manager, err = mountmgr.New(mountmgr.Options{LowerDir: place.LowerDir(), MountRoot: d.place.State}); err != nil {
 		return nil, err
 	}

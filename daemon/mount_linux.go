@@ -220,16 +220,32 @@ func (k watchKey) String() string { return k.repository + "\x00" + k.agent }
 
 // written is called by the watcher when writing in a workspace has paused.
 func (d *daemon) written(key string) {
-	repository, agent, _ := strings.Cut(key, "\x00")
-	d.mu.Lock()
-	var w *workspace
-	if r := d.repositories[repository]; r != nil {
-		w = r.workspaces[agent]
-	}
-	d.mu.Unlock()
-	if w != nil {
+	if w := d.watched(key); w != nil {
 		d.captureNow(w)
 	}
+}
+
+// fileClosed is called by the watcher when a file of a workspace was closed that
+// had been open for writing. It holds up the watcher, so it waits for nothing.
+func (d *daemon) fileClosed(key, path string) {
+	w := d.watched(key)
+	if w == nil {
+		return
+	}
+	if ws, err := w.repository.engine.Workspace(w.agent); err == nil {
+		ws.FileClosed(path)
+	}
+}
+
+// watched is the workspace a key of the watcher names, nil if it is gone.
+func (d *daemon) watched(key string) *workspace {
+	repository, agent, _ := strings.Cut(key, "\x00")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r := d.repositories[repository]; r != nil {
+		return r.workspaces[agent]
+	}
+	return nil
 }
 
 // captureNow publishes what was written in a mounted workspace, and sees to it

@@ -90,6 +90,11 @@ func (w *Workspace) capture(ctx context.Context, batch *gitstore.Batch) (capture
 	return result, nil
 }
 
+// FileClosed says that the file at path, which had been open for writing, was
+// closed: the next capture reads it whatever its times say. It never waits for a
+// capture that is going on.
+func (w *Workspace) FileClosed(path string) { w.cache.Forget(path) }
+
 func (w *Workspace) captureInput() (capture.Input, error) {
 	rules, err := w.engine.rules()
 	return capture.Input{
