@@ -174,6 +174,9 @@ type SyncResponse struct {
 	Revision
 	Published     bool        `json:"published"` // false: there was nothing new
 	NewlyExcluded []Exclusion `json:"newly_excluded"`
+	// Unsettled are files that did not stop changing while they were read; the
+	// revision has them as they were before.
+	Unsettled []string `json:"unsettled"`
 	EngineUS      int64       `json:"engine_us"`
 }
 

@@ -228,7 +228,7 @@ func (d *daemon) sync(ctx context.Context, t api.Target) (*api.SyncResponse, err
 		}
 		return &api.SyncResponse{
 			Revision: revisionOf(s.Revision), Published: s.Published,
-			NewlyExcluded: exclusionsOf(s.NewlyExcluded), EngineUS: time.Since(start).Microseconds(),
+			NewlyExcluded: exclusionsOf(s.NewlyExcluded), Unsettled: append([]string{}, s.Unsettled...), EngineUS: time.Since(start).Microseconds(),
 		}, nil
 	})
 }

@@ -175,7 +175,7 @@ func (d *daemon) unmountInTurn(w *workspace, opts unmountOptions) (problems []st
 		w.retry = nil
 	}
 	d.mu.Unlock()
-	if _, err := ws.Sync(ctx); err != nil {
+	if _, err := ws.Publish(ctx); err != nil {
 		problems = append(problems, fmt.Sprintf("The last writes in workspace %s are kept and not yet published: %v.", w.agent, err))
 	}
 	if !opts.wanted {
@@ -263,14 +263,11 @@ func (d *daemon) captureNow(w *workspace) {
 	if err != nil {
 		return
 	}
-	result, err := ws.Sync(d.ctx)
+	result, err := ws.Publish(d.ctx)
 	switch {
 	case err == nil:
 		if result.Published {
 			d.log.Info("published", "agent", w.agent, "revision", result.Number)
-		}
-		for _, x := range result.NewlyExcluded {
-			d.log.Info("left out", "agent", w.agent, "path", x.Path, "reason", x.Reason)
 		}
 	case d.ctx.Err() == nil:
 		d.log.Warn("capture failed", "agent", w.agent, "err", err)

@@ -37,6 +37,18 @@ type SyncResult struct {
 func (w *Workspace) Sync(ctx context.Context) (SyncResult, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	s, err := w.sync(ctx)
+	if err != nil || len(s.NewlyExcluded) == 0 {
+		return s, err
+	}
+	return s, w.noteTold(s.Excluded)
+}
+
+// Publish is Sync for a caller that tells nobody what is left out: it stays new
+// to the next Sync.
+func (w *Workspace) Publish(ctx context.Context) (SyncResult, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return w.sync(ctx)
 }
 
@@ -59,12 +71,8 @@ func (w *Workspace) sync(ctx context.Context) (SyncResult, error) {
 		batch.Discard()
 		return SyncResult{}, coded(err, "make the upper of %s durable", w.agent)
 	}
-	fresh, err := w.noteExclusions(captured.Excluded)
-	if err != nil {
-		batch.Discard()
-		return SyncResult{}, err
-	}
-	result := SyncResult{Excluded: captured.Excluded, NewlyExcluded: fresh, Unsettled: captured.Unsettled}
+	w.excluded = captured.Excluded
+	result := SyncResult{Excluded: captured.Excluded, NewlyExcluded: w.untold(captured.Excluded), Unsettled: captured.Unsettled}
 	if captured.Tree == w.head.tree {
 		batch.Discard()
 		result.Revision = w.head.public()
@@ -132,27 +140,27 @@ func (w *Workspace) publish(batch *gitstore.Batch, tree gitstore.OID, next check
 	return w.renewPruner()
 }
 
-// noteExclusions keeps the list and returns what was not told before.
-func (w *Workspace) noteExclusions(all []capture.Exclusion) ([]capture.Exclusion, error) {
-	w.excluded = all
+// untold returns the exclusions that no Sync has returned yet.
+func (w *Workspace) untold(all []capture.Exclusion) []capture.Exclusion {
 	var fresh []capture.Exclusion
 	for _, x := range all {
 		if !w.reported[exclusionKey(x)] {
 			fresh = append(fresh, x)
 		}
 	}
-	if len(fresh) == 0 {
-		return nil, nil
-	}
+	return fresh
+}
+
+func (w *Workspace) noteTold(all []capture.Exclusion) error {
 	known := make(map[string]bool, len(all))
 	for _, x := range all {
 		known[exclusionKey(x)] = true
 	}
 	if err := w.engine.state.setReported(w.agent, known); err != nil {
-		return nil, err
+		return err
 	}
 	w.reported = known
-	return fresh, nil
+	return nil
 }
 
 // exclusionKey is what makes an exclusion the same one when seen again.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 )
@@ -33,6 +34,9 @@ func (t *tool) syncCommand() *cli.Command {
 			if len(resp.NewlyExcluded) > 0 {
 				fmt.Fprintln(t.errOut, "Left out of revisions:")
 				t.exclusions(t.errOut, "  ", resp.NewlyExcluded)
+			}
+			if len(resp.Unsettled) > 0 {
+				fmt.Fprintf(t.errOut, "Still being written, and in the revision as before: %s\n", strings.Join(resp.Unsettled, ", "))
 			}
 			return nil
 		},
