@@ -177,7 +177,7 @@ type SyncResponse struct {
 	// Unsettled are files that did not stop changing while they were read; the
 	// revision has them as they were before.
 	Unsettled []string `json:"unsettled"`
-	EngineUS      int64       `json:"engine_us"`
+	EngineUS  int64    `json:"engine_us"`
 }
 
 // RestoreRequest brings back a revision, or some paths of it.
