@@ -10,6 +10,7 @@ import (
 
 	"github.com/relofs/relofs/api"
 	"github.com/relofs/relofs/errcode"
+	"github.com/relofs/relofs/mountmgr"
 	"github.com/relofs/relofs/overlay"
 )
 
@@ -82,6 +83,9 @@ func (d *daemon) create(ctx context.Context, req api.CreateRequest) (*api.MountR
 			return nil, err
 		}
 	}
+	if err := checkMaterialization(r); err != nil {
+		return nil, err
+	}
 	if req.Directory == "" {
 		req.Directory = d.defaultDirectory(r.dir, req.Agent)
 	}
@@ -100,6 +104,18 @@ func (d *daemon) create(ctx context.Context, req api.CreateRequest) (*api.MountR
 	}
 	resp.Created, resp.CreateUS = true, createTime.Microseconds()
 	return resp, nil
+}
+
+// checkMaterialization refuses a setting that asks for a directory of a kind this
+// version cannot make. What the machine lacks, the mount itself finds out.
+func checkMaterialization(r *repository) error {
+	settings, err := r.engine.Store().Settings()
+	if err != nil {
+		return errcode.New(errcode.BadSetting, err, "cannot read the settings of %s", r.dir)
+	}
+	value, _ := settings.Get(mountmgr.MaterializationKey)
+	_, err = mountmgr.Choose(value, mountmgr.Report{})
+	return err
 }
 
 // sameAsWanted refuses a workspace that is not what a request would create.
