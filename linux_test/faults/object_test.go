@@ -70,6 +70,8 @@ func TestDamagedBlobIsAnErrorOnThatFileOnly(t *testing.T) {
 			r := w.Repository(base)
 			oid := r.Git("rev-parse", "HEAD:victim")
 			path, change := loosePath(r, oid), c.change
+			loose, err := os.ReadFile(path)
+			must(t, err)
 			if c.packed {
 				r.Git("repack", "-adq")
 				packs, _ := filepath.Glob(filepath.Join(r.Dir, ".git/objects/pack/*.pack"))
@@ -82,7 +84,7 @@ func TestDamagedBlobIsAnErrorOnThatFileOnly(t *testing.T) {
 			}
 			mend := damage(t, path, change)
 			a := r.Create("a")
-			_, err := os.ReadFile(filepath.Join(a.Root, "victim"))
+			_, err = os.ReadFile(filepath.Join(a.Root, "victim"))
 			if !errors.Is(err, syscall.EIO) {
 				t.Errorf("reading the damaged file: %v, want EIO", err)
 			}
@@ -98,9 +100,18 @@ func TestDamagedBlobIsAnErrorOnThatFileOnly(t *testing.T) {
 			a.WantFile("victim", "replaced\n")
 			a.WantRevision(2)
 			w.Run(r.Dir, "status", "a")
-			mend()
+			// As if it were fetched again: a good copy beside the damaged pack.
+			if c.packed {
+				must(t, os.MkdirAll(filepath.Dir(loosePath(r, oid)), 0o755))
+				must(t, os.WriteFile(loosePath(r, oid), loose, 0o444))
+			} else {
+				mend()
+			}
 			if got := r.Create("b").Read("victim"); got != content {
 				t.Error("after the object was mended it is still not read")
+			}
+			if c.packed {
+				mend()
 			}
 		})
 	}
