@@ -11,7 +11,11 @@
 // workspace is not asked again by another, because they have the same inodes
 // below them. What a cold walk costs is one READDIRPLUS with all attributes
 // for some 190 names, one more that says the listing has ended (the protocol
-// has no other way), and one READ for a file of up to 128 KiB.
+// has no other way), and one READ for a file of up to 128 KiB. Contents are not
+// pushed into the page cache ahead of READs (FUSE_NOTIFY_STORE): pushing all
+// 15,000 small files of the Go tree before a cold rg saved a third of the
+// processor time of both sides, but guessing which files a program is going to
+// read costs part of that back, and all of it where the guess is wrong.
 //
 // # Invariants
 //
