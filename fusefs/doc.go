@@ -14,8 +14,9 @@
 // has no other way), and one READ for a file of up to 128 KiB. Contents are not
 // pushed into the page cache ahead of READs (FUSE_NOTIFY_STORE): pushing all
 // 15,000 small files of the Go tree before a cold rg saved a third of the
-// processor time of both sides, but guessing which files a program is going to
-// read costs part of that back, and all of it where the guess is wrong.
+// processor time of both sides, which is the most that guessing the files a
+// program is about to read could save. How much a real guesser would keep, and
+// what its wrong guesses would cost, has not been measured.
 //
 // # Invariants
 //
