@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -174,7 +175,7 @@ func becomeDaemon(ctx context.Context, place rendezvous.Place, wait bool) (unloc
 		}
 	}
 	for _, path := range []string{place.RuntimeLock(), place.StateLock()} {
-		l, err := rendezvous.WaitLock(ctx, path, place.Socket())
+		l, err := waitWhileStopping(ctx, path, place.Socket())
 		if err != nil {
 			unlock()
 			if errors.Is(err, rendezvous.ErrLocked) {
@@ -185,6 +186,25 @@ func becomeDaemon(ctx context.Context, place rendezvous.Place, wait bool) (unloc
 		held = append(held, l)
 	}
 	return unlock, nil
+}
+
+// waitWhileStopping waits for a lock unless its holder listens, which one that
+// is stopping does no more: a holder that listens is there to stay.
+func waitWhileStopping(ctx context.Context, path, socket string) (*rendezvous.Lock, error) {
+	for {
+		step, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		l, err := rendezvous.WaitLock(step, path, socket)
+		cancel()
+		if !errors.Is(err, rendezvous.ErrLocked) || ctx.Err() != nil {
+			return l, err
+		}
+		if holder := rendezvous.Holder(path); holder.Socket != "" {
+			if conn, dialErr := net.Dial("unix", holder.Socket); dialErr == nil {
+				conn.Close()
+				return nil, err
+			}
+		}
+	}
 }
 
 func runningError(place rendezvous.Place, other rendezvous.Owner) error {

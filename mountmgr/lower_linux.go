@@ -341,7 +341,16 @@ func openFuse() error {
 	if err != nil {
 		return &os.PathError{Op: "open", Path: "/dev/fuse", Err: err}
 	}
-	return unix.Close(fd)
+	defer unix.Close(fd)
+	// Sandboxes hide a device below an empty file.
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return &os.PathError{Op: "fstat", Path: "/dev/fuse", Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFCHR {
+		return errors.New("/dev/fuse is not a device")
+	}
+	return nil
 }
 
 // canMount reports whether CAP_SYS_ADMIN is in this process's effective set

@@ -42,6 +42,9 @@ func (p Place) Listen() (*net.UnixListener, error) {
 // socket is this user's. No daemon: an error for which NobodyListens is true.
 func (p Place) Dial(ctx context.Context) (net.Conn, error) {
 	st, err := os.Lstat(p.Socket())
+	if errors.Is(err, unix.ENOTDIR) {
+		return nil, errors.Join(checkPrivate(p.Runtime), err) // says what is in the way
+	}
 	if err != nil {
 		return nil, err
 	}
