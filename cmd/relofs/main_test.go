@@ -23,15 +23,23 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// relofs is the outcome of one command line.
-type relofs struct {
+// outcome is what one command line came to.
+type outcome struct {
 	status   int
 	out, err string
 }
 
-// run runs relofs in dir with a place of its own, in which no daemon runs
-// unless the test starts one.
-func run(t *testing.T, dir string, args ...string) relofs {
+// run runs relofs in dir, in this process.
+func run(t *testing.T, dir string, args ...string) outcome {
+	t.Helper()
+	t.Chdir(dir)
+	var out, errOut bytes.Buffer
+	status := (&tool{out: &out, errOut: &errOut}).main(args)
+	return outcome{status, out.String(), errOut.String()}
+}
+
+// runProgram runs relofs in dir as a program of its own.
+func runProgram(t *testing.T, dir string, args ...string) outcome {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -39,19 +47,20 @@ func run(t *testing.T, dir string, args ...string) relofs {
 	}
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "RELOFS_TEST_MAIN=1")
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	err = cmd.Run()
 	if cmd.ProcessState == nil {
 		t.Fatal(err)
 	}
-	return relofs{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+	return outcome{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
 }
 
-// place gives the test's commands directories of their own.
+// place gives the test's commands directories of their own; no daemon runs there
+// unless the test starts one.
 func place(t *testing.T) {
 	t.Helper()
+	t.Setenv("RELOFS_TEST_MAIN", "1") // for the programs of this test
 	dir, err := os.MkdirTemp("", "relofs")
 	if err != nil {
 		t.Fatal(err)
@@ -63,12 +72,17 @@ func place(t *testing.T) {
 			t.Errorf("daemon stop: %+v", r)
 			return // what is mounted must not be deleted
 		}
+		if left, err := mountsBelow(dir); err != nil || left != "" {
+			t.Errorf("left: %s (%v)", left, err)
+			return
+		}
 		os.RemoveAll(dir)
 	})
 }
 
 func TestMisuseEndsWithTwoAndSaysHow(t *testing.T) {
 	place(t)
+	dir := t.TempDir()
 	for _, line := range []string{
 		"frobnicate",
 		"help frobnicate",
@@ -119,7 +133,7 @@ func TestMisuseEndsWithTwoAndSaysHow(t *testing.T) {
 		"completion",
 		"completion csh",
 	} {
-		r := run(t, t.TempDir(), strings.Fields(line)...)
+		r := run(t, dir, strings.Fields(line)...)
 		if r.status != 2 || r.out != "" || !strings.HasPrefix(r.err, "relofs: ") || !strings.Contains(r.err, "\n  hint: ") {
 			t.Errorf("relofs %s: status %d\nout: %s\nerr: %s", line, r.status, r.out, r.err)
 		}
@@ -151,6 +165,7 @@ func TestErrorsAreJSONWhenAskedFor(t *testing.T) {
 
 func TestWhatNeedsNoDaemonStartsNone(t *testing.T) {
 	place(t)
+	dir := t.TempDir()
 	for _, c := range []struct {
 		line   string
 		status int
@@ -177,12 +192,12 @@ func TestWhatNeedsNoDaemonStartsNone(t *testing.T) {
 		if strings.HasSuffix(c.line, " ") {
 			args = append(args, "")
 		}
-		r := run(t, t.TempDir(), args...)
+		r := run(t, dir, args...)
 		if r.status != c.status || !strings.Contains(r.out, c.out) {
 			t.Errorf("relofs %s: %+v", c.line, r)
 		}
 	}
-	if r := run(t, t.TempDir(), "doctor", "--json"); !json.Valid([]byte(r.out)) || strings.Contains(r.out, `"running": true`) {
+	if r := run(t, dir, "doctor", "--json"); !json.Valid([]byte(r.out)) || strings.Contains(r.out, `"running": true`) {
 		t.Errorf("doctor: %+v", r)
 	}
 }
