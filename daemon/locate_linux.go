@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -15,6 +16,7 @@ import (
 // located is where a directory lies.
 type located struct {
 	commonDir string
+	linked    string // the Git directory of a linked worktree, whose HEAD is its own
 	prefix    string // relative to the checkout's or workspace's top
 }
 
@@ -23,6 +25,7 @@ type located struct {
 type checkout struct {
 	dotGit    fs.FileInfo // of its .git
 	commonDir string
+	linked    string
 }
 
 // locate finds the repository of a directory. One inside a mount is known by
@@ -41,7 +44,7 @@ func (d *daemon) locate(dir string) (located, error) {
 		d.mu.Unlock()
 		if ok && same(known.dotGit, dotGit) {
 			prefix, _ := below(dir, top)
-			return located{known.commonDir, prefix}, nil
+			return located{known.commonDir, known.linked, prefix}, nil
 		}
 	}
 
@@ -55,15 +58,41 @@ func (d *daemon) locate(dir string) (located, error) {
 		return located{}, errcode.New(errcode.NotRepository, err, "cannot open the repository of %s", dir)
 	}
 	at := located{commonDir: store.CommonDir()}
+	if store.GitDir() != at.commonDir {
+		at.linked = store.GitDir()
+	}
 	if workTree := store.WorkTree(); workTree != "" {
 		at.prefix, _ = below(dir, workTree)
 		if dotGit != nil && workTree == top {
 			d.mu.Lock()
-			d.checkouts[top] = checkout{dotGit, at.commonDir}
+			d.checkouts[top] = checkout{dotGit, at.commonDir, at.linked}
 			d.mu.Unlock()
 		}
 	}
 	return at, store.Close()
+}
+
+// resolve turns a revision into what means the same in the whole repository: in
+// a linked worktree HEAD, ORIG_HEAD and the like are its own (gitrepository-layout).
+func (at located) resolve(ctx context.Context, rev string) (string, error) {
+	if at.linked == "" {
+		return rev, nil
+	}
+	store, err := gitstore.Open(at.linked)
+	if err != nil {
+		return "", errcode.New(errcode.NotRepository, err, "cannot open the worktree of %s", at.linked)
+	}
+	defer store.Close()
+	oid, err := store.Resolve(ctx, rev)
+	switch {
+	case ctx.Err() != nil:
+		return "", canceled(ctx)
+	case errors.Is(err, gitstore.ErrUnbornHead):
+		return "", errcode.New(errcode.UnbornHead, err, "base %s", rev)
+	case err != nil:
+		return "", errcode.New(errcode.UnknownRevision, err, "base %s", rev)
+	}
+	return oid.String(), nil
 }
 
 // nearestCheckout is the first directory from dir upwards that has a .git, as
@@ -96,7 +125,7 @@ func (d *daemon) locateMounted(dir string) (located, bool) {
 				continue
 			}
 			if prefix, ok := below(dir, w.directory); ok {
-				return located{r.dir, prefix}, true
+				return located{commonDir: r.dir, prefix: prefix}, true
 			}
 		}
 	}

@@ -71,6 +71,11 @@ func (d *daemon) create(ctx context.Context, req api.CreateRequest) (*api.MountR
 	}
 	defer w.give()
 
+	if req.Base != "" {
+		if req.Base, err = at.resolve(ctx, req.Base); err != nil {
+			return nil, err
+		}
+	}
 	if req.Existing {
 		ws, err := r.engine.Workspace(req.Agent)
 		if err == nil {
@@ -88,6 +93,11 @@ func (d *daemon) create(ctx context.Context, req api.CreateRequest) (*api.MountR
 	}
 	if req.Directory == "" {
 		req.Directory = d.defaultDirectory(r.dir, req.Agent)
+	}
+	if req.Base == "" {
+		if req.Base, err = at.resolve(ctx, "HEAD"); err != nil {
+			return nil, err
+		}
 	}
 	created := time.Now()
 	ws, err := r.engine.Create(ctx, req.Agent, overlay.CreateOptions{

@@ -150,6 +150,11 @@ func TestRepositoryLayouts(t *testing.T) {
 		}
 		w.Run(test.dir, "unmount", agent)
 	}
+	// A revision given by name is the linked worktree's as well.
+	w.WantRefusal(in("linked"), 3, "workspace_exists", "run", "linked-worktree", "--base", "HEAD~", "--", "true")
+	if got := w.Run(in("linked"), "run", "linked-worktree", "--base", "HEAD", "--", "cat", "README.md"); got != "linked\n" {
+		t.Errorf("run in the linked worktree sees %q", got)
+	}
 	// The linked worktree, the symlink and the checkout share one list.
 	var list struct{ Workspaces []struct{ Agent string } }
 	w.JSON(in("linked"), &list, "list")
