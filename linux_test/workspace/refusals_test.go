@@ -89,7 +89,7 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 		r.WantRefusal(test.dir, test.exit, test.code, test.args...)
 	}
 	for _, name := range []string{"a b", "../x", ".hidden", "-", "a/b", "a..b", "x.lock", "x.", "ü", strings.Repeat("n", 65), "a\nb", "a:b", "a~1"} {
-		r.WantRefusal(r.Dir, 2, "bad_agent_name", "create", "--", name)
+		r.WantRefusal(r.Dir, 2, "bad_agent_name", "create", name)
 	}
 	inside := r.Try(r.Dir, "--json", "mount", "bob", filepath.Join(a.Root, "src/inside"))
 	if inside.Code == 0 || !strings.Contains(inside.Stdout, "mount_point_") {
