@@ -241,9 +241,11 @@ func hasName(entries []upper.Entry, name string) bool {
 }
 
 // isGone reports whether a place is no longer what it was when its directory
-// was listed.
+// was listed. EXDEV is openat2's answer for what left the upper while it was
+// being opened (complete_walk in fs/namei.c), as what a mount deletes does.
 func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) ||
+		errors.Is(err, syscall.EXDEV) ||
 		errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENXIO) || errors.Is(err, syscall.EINVAL)
 }
 
