@@ -109,6 +109,7 @@ func (d *daemon) problem(format string, args ...any) {
 // had mounted. What cannot be brought back is a problem and stops nothing.
 func (d *daemon) resume(ctx context.Context) {
 	stale, err := d.manager.Repair(ctx)
+	defer d.manager.EndRepair()
 	if err != nil {
 		d.problem("Mounts of a former daemon remain: %v", err)
 	}

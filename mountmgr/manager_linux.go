@@ -3,6 +3,7 @@ package mountmgr
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"sort"
 	"sync"
@@ -25,6 +26,7 @@ type Manager struct {
 	// mount, nor together with lowers.mu.
 	mu         sync.Mutex
 	workspaces map[string]*workspace // by resolved target
+	guarded    []*os.File            // by Repair until EndRepair
 	closed     bool
 }
 
@@ -198,6 +200,7 @@ func (m *Manager) mount(ctx context.Context, w *workspace, s Spec) error {
 		m.lowers.release(l)
 		return err
 	}
+	_ = setImmutable(t.dir, false) // left by a daemon that died in its repairs
 	t.dir.Close()
 	w.made, w.lower = t.made, l
 	return nil
@@ -379,6 +382,7 @@ func (m *Manager) Close() error {
 		return nil
 	}
 	m.closed = true
+	defer m.EndRepair()
 	var all []*workspace
 	for _, w := range m.workspaces {
 		all = append(all, w)

@@ -18,8 +18,9 @@ import (
 // those it could not unmount, about which the error speaks. Mounts of a living
 // Manager, and mounts nobody can be asked about, are left alone.
 //
-// Call it before the first Mount. Directories the workspaces were mounted on
-// stay, for the next Mount to use.
+// Call it before the first Mount, and EndRepair after the workspaces found were
+// mounted again. Directories they were mounted on stay, for the next Mount to
+// use; until EndRepair nobody can make files in them.
 func (m *Manager) Repair(ctx context.Context) ([]Stale, error) {
 	lowerDir := filepath.Dir(m.instance.dir)
 	names, err := os.ReadDir(lowerDir)
@@ -52,7 +53,7 @@ func (m *Manager) Repair(ctx context.Context) ([]Stale, error) {
 			errs = append(errs, errcode.New(errcode.Canceled, err, "looking for mounts of a dead daemon"))
 			break
 		}
-		stale, err := repairInstance(dir, mounts)
+		stale, err := m.repairInstance(dir, mounts)
 		found = append(found, stale...)
 		errs = append(errs, err)
 	}
@@ -86,7 +87,7 @@ func (e *mountEntry) ownerIsDead() bool {
 }
 
 // repairInstance removes one instance and its mounts if its owner is dead.
-func repairInstance(dir string, mounts []mountEntry) ([]Stale, error) {
+func (m *Manager) repairInstance(dir string, mounts []mountEntry) ([]Stale, error) {
 	lock, err := lockInstance(dir)
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
@@ -120,6 +121,11 @@ func repairInstance(dir string, mounts []mountEntry) ([]Stale, error) {
 					Target: e.point, Name: e.source[len(sourcePrefix):],
 					Upper: e.upperDir(), Work: e.workDir(), ReadOnly: e.readOnly(),
 				})
+				if bare := guard(e.point); bare != nil {
+					m.mu.Lock()
+					m.guarded = append(m.guarded, bare)
+					m.mu.Unlock()
+				}
 			}
 			if err := detach(e.point, true); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 				errs = append(errs, errcode.New(errcode.MountFailed, err, "unmounting %s, which a dead daemon left", e.point))
