@@ -207,7 +207,7 @@ func baseDistance(in []byte) (v uint64, n int, ok bool) {
 // inflate decompresses an entry's stream to dst[:e.size], which has slack
 // behind it. i is the entry's place in the index if that is known, else -1.
 // With it, the CRC of the packed bytes proves that they are what the index
-// meant, at a tenth of the price of the checksum over the content; without, as
+// meant, at a fiftieth of the price of the checksum over the content; without, as
 // for the base of a delta, that checksum is compared.
 func (p *pack) inflate(dst []byte, e packEntry, i int) error {
 	sum, ok := uint32(0), false
