@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
+	"time"
 
 	"github.com/relofs/relofs/api/rendezvous"
 	"github.com/relofs/relofs/errcode"
@@ -229,15 +231,34 @@ func call[Resp any](ctx context.Context, c *Client, method string, req any) (*Re
 	return out, nil
 }
 
+// dyingPatience bounds how often a daemon that is being killed is met before it
+// is gone: while the kernel takes its process apart, its socket still accepts.
+const dyingPatience = 5 * time.Second
+
+// notBegun reports that a request ended before the daemon had read it, so that
+// no method ran: the kernel resets a unix connection that is closed with data
+// unread, and ends one whose data were read in good order (unix_release_sock in
+// net/unix/af_unix.c).
+func notBegun(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
 // post sends a request and turns every answer but 200 into its error. A daemon
-// that was met while it stops is followed by the next one.
+// that was met while it stops or dies is followed by the next one.
 func (c *Client) post(ctx context.Context, method string, req any) (*http.Response, error) {
 	body, err := json.Marshal(req)
 	if err != nil {
 		return nil, err
 	}
 	resp, err := c.postOnce(ctx, method, body)
-	if errors.Is(err, errStopping) && c.options.Program != "" {
+	if c.options.Program == "" {
+		return resp, err
+	}
+	if errors.Is(err, errStopping) {
+		resp, err = c.postOnce(ctx, method, body)
+	}
+	for end := time.Now().Add(dyingPatience); notBegun(err) && time.Now().Before(end) && ctx.Err() == nil; {
+		time.Sleep(10 * time.Millisecond)
 		resp, err = c.postOnce(ctx, method, body)
 	}
 	return resp, err

@@ -188,23 +188,40 @@ func becomeDaemon(ctx context.Context, place rendezvous.Place, wait bool) (unloc
 	return unlock, nil
 }
 
-// waitWhileStopping waits for a lock unless its holder listens, which one that
-// is stopping does no more: a holder that listens is there to stay.
+// listensForGood is how long another daemon must listen to be there to stay.
+// One that stops listens no more; one that is killed does until the kernel has
+// taken its process apart.
+const listensForGood = time.Second
+
+// waitWhileStopping waits for a lock, but not for a daemon that serves another
+// socket and is there to stay.
 func waitWhileStopping(ctx context.Context, path, socket string) (*rendezvous.Lock, error) {
-	for {
-		step, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	for since := time.Now(); ; {
+		step, cancel := context.WithTimeout(ctx, listensForGood/5)
 		l, err := rendezvous.WaitLock(step, path, socket)
 		cancel()
 		if !errors.Is(err, rendezvous.ErrLocked) || ctx.Err() != nil {
 			return l, err
 		}
-		if holder := rendezvous.Holder(path); holder.Socket != "" {
-			if conn, dialErr := net.Dial("unix", holder.Socket); dialErr == nil {
-				conn.Close()
-				return nil, err
-			}
+		if !listens(rendezvous.Holder(path).Socket, socket) {
+			since = time.Now()
+		} else if time.Since(since) > listensForGood {
+			return nil, err
 		}
 	}
+}
+
+// listens reports whether a daemon listens on a socket other than own.
+func listens(socket, own string) bool {
+	if socket == "" || socket == own {
+		return false
+	}
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
 }
 
 func runningError(place rendezvous.Place, other rendezvous.Owner) error {
