@@ -18,7 +18,7 @@ import (
 // `git add -A && git write-tree` makes of the checkout. In the end every
 // revision that was seen is shown again.
 func TestRandomScriptsLeaveWhatACheckoutHolds(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(3) {
 		if testing.Short() && seed > 0 {
 			break
 		}
@@ -43,7 +43,7 @@ func differential(t *testing.T, seed uint64) {
 	a := r.Create("alice")
 	plain := plainCheckout(r, "HEAD")
 	trees := map[int]string{}
-	steps := 10
+	steps := 8
 	if testing.Short() {
 		steps = 4
 	}
@@ -120,7 +120,12 @@ func randomScript(rng *rand.Rand) string {
 		case 7:
 			cmd = "mv -T " + file() + " " + file()
 		case 8:
-			cmd = "cp -a " + dir() + " " + dir()
+			// Into itself, what is copied depends on the order of the listing.
+			from, to := dir(), dir()
+			for strings.HasPrefix(to, strings.TrimSuffix(from, "'")) {
+				to = dir()
+			}
+			cmd = "cp -a " + from + " " + to
 		case 9:
 			cmd = "cp " + file() + " " + file()
 		case 10:

@@ -13,7 +13,7 @@ import (
 
 // oddNames are legal names that tools, mount options and JSON trip over.
 var oddNames = []string{
-	"with space", "comma,comma", "colon:colon", `back\slash`, "ünïcödé", "new\nline", `quo"te'`, "eq=ual", "%s", "-dash", "#hash", "tab\there",
+	"space, comma:colon", `back\slash\`, "ünï\ncödé", `-quo"te' %s`, "#tab\t=", "\\040",
 }
 
 func TestOddRepositoryAndMountPointNames(t *testing.T) {

@@ -197,9 +197,10 @@ P`)
 func TestSQLiteWorksInTheMount(t *testing.T) {
 	r := sample(t)
 	var db string
+	python, err := exec.Command("python3", "-c", "import sqlite3, sys; print(sys.executable)").Output()
 	switch {
-	case exec.Command("python3", "-c", "import sqlite3").Run() == nil:
-		db = `python3 -c 'import sqlite3,sys
+	case err == nil:
+		db = strings.TrimSpace(string(python)) + ` -c 'import sqlite3,sys
 c = sqlite3.connect(sys.argv[1], timeout=30)
 print(*[x[0] for s in sys.argv[2].split(";") for x in c.execute(s)]); c.commit()'`
 	default:
@@ -210,9 +211,9 @@ print(*[x[0] for s in sys.argv[2].split(";") for x in c.execute(s)]); c.commit()
 	for _, mode := range []string{"delete", "wal"} {
 		out := a.Shell(`set -e; db() { ` + db + ` ` + mode + `.db "$1"; }
 			db "pragma journal_mode=` + mode + `; create table t(a)"
-			for i in 1 2 3 4; do (for j in 1 2 3; do db "insert into t values($i)"; done) & done >/dev/null; wait
+			for i in 1 2 3; do (for j in 1 2; do db "insert into t values($i)"; done) & done >/dev/null; wait
 			db "select count(*) from t; pragma integrity_check" | tr '\n' ' '`)
-		if got := strings.Join(strings.Fields(out), " "); got != mode+" 12 ok" {
+		if got := strings.Join(strings.Fields(out), " "); got != mode+" 6 ok" {
 			t.Errorf("journal mode %s: %q", mode, got)
 		}
 	}

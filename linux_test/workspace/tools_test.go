@@ -57,6 +57,7 @@ print(sorted(str(x) for x in pathlib.Path("moved").rglob("*")), os.path.getsize(
 	}
 	w := harness.New(t)
 	r := w.Repository(harness.Sample)
+	template := plainCheckout(r, "HEAD")
 	for i, s := range scripts {
 		if s.tool != "" {
 			if _, err := exec.LookPath(s.tool); err != nil {
@@ -71,14 +72,14 @@ print(sorted(str(x) for x in pathlib.Path("moved").rglob("*")), os.path.getsize(
 			return '-'
 		}, s.name)
 		a := r.Create("t" + string(rune('a'+i%26)) + name)
-		plain := plainCheckout(r, "HEAD")
+		plain := filepath.Join(r.Home, "plain", a.Name)
+		sh(w, "/", "cp -a '"+template+"' '"+plain+"'")
 		wantOut, wantCode := sh(w, plain, s.script)
 		gotOut, gotCode := sh(w, a.Root, s.script)
 		if gotOut != wantOut || gotCode != wantCode {
 			t.Errorf("%s: in the mount exit status %d\n%s\nin a checkout %d\n%s", s.name, gotCode, gotOut, wantCode, wantOut)
 		}
 		wantSame(a, plain, s.name)
-		r.Run(r.Dir, "remove", "--force", a.Name)
 	}
 }
 
