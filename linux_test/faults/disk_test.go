@@ -109,8 +109,15 @@ func TestFullDiskReachesTheToolAndLeavesTheChain(t *testing.T) {
 	a.Write("kept", content)
 	a.Sync()
 	ref := a.Ref()
-	a.Write("kept", content[1:]+"x")
 	free = fill(t, dir)
+	f, err = os.OpenFile(filepath.Join(a.Root, "kept"), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte(content[1:]+"x"), 0) // in place, in blocks it has
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.WantRefusal(r.Dir, 1, "disk_full", "sync", "writer")
 	if now := a.Ref(); now != ref {
 		t.Errorf("a publication that failed moved the ref from %s to %s", ref, now)
@@ -249,7 +256,8 @@ func TestRepositoryBecomesReadOnlyUnderAWorkspace(t *testing.T) {
 	}
 	a.WantFile("x", "2\n")
 	for _, sub := range []string{"objects", "refs"} {
-		if err := syscall.Unmount(filepath.Join(git, sub), 0); err != nil {
+		// The daemon may have files open in it.
+		if err := syscall.Unmount(filepath.Join(git, sub), syscall.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	}

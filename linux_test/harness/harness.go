@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -211,8 +212,8 @@ func (w *World) Command(dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Env is the environment of the world's processes.
-func (w *World) Env() []string { return w.env }
+// Env is the environment of the world's processes, a copy to append to.
+func (w *World) Env() []string { return slices.Clone(w.env) }
 
 // Try runs the program in dir, however it ends.
 func (w *World) Try(dir string, args ...string) Result {
