@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 
 	"github.com/relofs/relofs/api"
@@ -50,10 +51,19 @@ func applyThroughMount(ctx context.Context, w *workspace, steps []overlay.Step) 
 	// while this link leads to the image that runs (proc(5)).
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "apply")
 	cmd.Dir = "/"
-	cmd.Stdin = bytes.NewReader(input)
+	// The pipe stays open until the child ends: its end tells the child that this
+	// process died, and that recovery is about to do its work.
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	runErr := cmd.Run()
+	runErr := cmd.Start()
+	if runErr == nil {
+		_, writeErr := stdin.Write(input)
+		runErr = errors.Join(writeErr, cmd.Wait())
+	}
 	if ctx.Err() != nil {
 		return canceled(ctx)
 	}
@@ -64,12 +74,17 @@ func applyThroughMount(ctx context.Context, w *workspace, steps []overlay.Step) 
 	return answer.Error.Err()
 }
 
-// Apply is the other side of applyThroughMount, in a process of its own.
+// Apply is the other side of applyThroughMount, in a process of its own, which it
+// ends if input does before the work is done.
 func Apply(ctx context.Context, input io.Reader) error {
 	var in applyInput
 	if err := json.NewDecoder(input).Decode(&in); err != nil {
 		return errcode.New(errcode.Usage, err, "cannot read the steps")
 	}
+	go func() {
+		_, _ = io.Copy(io.Discard, input)
+		os.Exit(1)
+	}()
 	store, err := gitstore.Open(in.Repository)
 	if err != nil {
 		return errcode.New(errcode.NotRepository, err, "cannot open %s", in.Repository)

@@ -154,8 +154,14 @@ func (e *Engine) resolveBase(ctx context.Context, rev string) (gitstore.OID, *gi
 	if err != nil {
 		return base, nil, coded(err, "base %s", name)
 	}
-	if _, err := readTree(e.store, commit.Tree); err != nil {
+	root, err := readTree(e.store, commit.Tree)
+	if err != nil {
 		return base, nil, coded(err, "root tree of %s", name)
+	}
+	for _, entry := range root {
+		if gitstore.IsReserved(entry.Name, true) {
+			return base, nil, errcode.New(errcode.HostileTree, nil, "root tree of %s has an entry %q, a name relofs keeps for itself", name, entry.Name)
+		}
 	}
 	return base, commit, nil
 }

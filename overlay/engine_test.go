@@ -441,3 +441,46 @@ func TestOneDamagedWorkspaceDoesNotTouchTheOthers(t *testing.T) {
 	}
 	space{good, t}.wantRevision(1)
 }
+
+func TestDamagedStateDatabaseIsBegunAnew(t *testing.T) {
+	r := newRepo(t, sample)
+	e := r.open()
+	w := create(t, e, "a")
+	w.write("build/x", "ignored")
+	w.write("main.go", "work\n")
+	w.wantRevision(1)
+	e.Close()
+	file := filepath.Join(r.dir, ".git/relo/state.db")
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"empty": "", "short": string(whole[:5000]), "half a page": string(whole[:100]),
+		"garbage": strings.Repeat("garbage ", 5000), "zeros": string(make([]byte, len(whole))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			writeFile(t, file, content)
+			e, err := overlay.Open(r.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			again, err := e.Workspace("a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			space{again, t}.wantFile("main.go", "work\n")
+			space{again, t}.wantRevision(1)
+		})
+	}
+}
+
+func TestReservedNamesInTheBaseAreRefusedBeforeAnythingIsMade(t *testing.T) {
+	r := newRepo(t, map[string]string{".relo/x": "x\n"})
+	_, err := r.open().Create(context.Background(), "a", overlay.CreateOptions{})
+	wantCode(t, err, errcode.HostileTree)
+	if refs := r.git("for-each-ref", "refs/relo"); refs != "" {
+		t.Errorf("refs were made: %s", refs)
+	}
+}

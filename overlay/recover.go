@@ -86,6 +86,11 @@ func (w *Workspace) recover(ctx context.Context) (string, error) {
 		if w.damage = w.loadLocked(oid); w.damage != nil {
 			return "", w.damage
 		}
+		if w.attached {
+			if err := w.renewPruner(); err != nil {
+				return "", err
+			}
+		}
 		done = fmt.Sprintf("workspace %s: read anew", w.agent)
 		if moved {
 			done = fmt.Sprintf("workspace %s: adopted %s, to which its ref was moved by somebody else", w.agent, oid)

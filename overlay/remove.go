@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -47,11 +48,7 @@ func (w *Workspace) finishRemove() error {
 	failpoint("remove: refs deleted")
 	w.engine.forget(w.agent)
 	w.damage = errcode.New(errcode.WorkspaceNotFound, nil, "workspace %s was removed", w.agent)
-	if w.layer != nil {
-		w.layer.Close()
-		w.layer = nil
-	}
-	if err := os.RemoveAll(w.dir); err != nil {
+	if err := errors.Join(w.closeUpper(), os.RemoveAll(w.dir)); err != nil {
 		return coded(err, "delete the files of %s", w.agent)
 	}
 	return w.engine.state.forget(w.agent)

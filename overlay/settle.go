@@ -79,7 +79,7 @@ func (w *Workspace) finishSettle(it intent) (freed int, err error) {
 		return 0, coded(err, "open the upper of %s", w.agent)
 	}
 	defer root.Close()
-	if _, err := w.prune(root, "", keep, &freed); err != nil {
+	if _, err := w.prune(root, "", it.Tree, keep, &freed); err != nil {
 		return freed, coded(err, "settle %s", w.agent)
 	}
 	// A mark that came back after a power cut would hide the new lower.
@@ -100,10 +100,11 @@ func (w *Workspace) finishSettle(it intent) (freed int, err error) {
 	return freed, nil
 }
 
-// prune removes all below dir but what keep lists. Directories on the way to a
-// kept path lose their marks: they now merge with the new lower's directory of
-// the same place. It reports whether anything was kept.
-func (w *Workspace) prune(root *os.Root, dir string, keep map[string]bool, freed *int) (kept bool, err error) {
+// prune removes all below dir but what keep lists, and empty directories, which
+// no tree has. Directories on the way to what stays lose their marks: they now
+// merge with the new lower's directory of the same place. It reports whether
+// anything stays.
+func (w *Workspace) prune(root *os.Root, dir string, tree gitstore.OID, keep map[string]bool, freed *int) (kept bool, err error) {
 	entries, err := w.layer.ReadDir(dir)
 	if err != nil {
 		return false, err
@@ -115,12 +116,19 @@ func (w *Workspace) prune(root *os.Root, dir string, keep map[string]bool, freed
 			continue
 		}
 		if e.Kind == upper.Dir {
-			below, err := w.prune(root, p, keep, freed)
+			below, err := w.prune(root, p, tree, keep, freed)
 			if err != nil {
 				return kept, err
 			}
-			if below {
+			in, err := entryAt(w.engine.store, tree, p)
+			if err != nil {
+				return kept, err
+			}
+			if below || in.Mode == 0 {
 				kept = true
+				if err := w.layer.ClearMarks(p); err != nil {
+					return kept, err
+				}
 				continue
 			}
 		}
@@ -130,10 +138,7 @@ func (w *Workspace) prune(root *os.Root, dir string, keep map[string]bool, freed
 		*freed++
 		failpoint("settle: entry pruned")
 	}
-	if kept {
-		return true, w.layer.ClearMarks(dir)
-	}
-	return false, nil
+	return kept, nil
 }
 
 // materialize makes the upper hold all that the view shows below p, a path that

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -40,7 +41,9 @@ func openState(dir string) (*state, error) {
 	path := filepath.Join(dir, "state.db")
 	owner := filepath.Join(dir, "owner")
 	db, err := openDB(path)
-	if err != nil && (errors.Is(err, berrors.ErrInvalid) || errors.Is(err, berrors.ErrChecksum) || errors.Is(err, berrors.ErrVersionMismatch)) {
+	var errno syscall.Errno
+	if err != nil && !errors.Is(err, berrors.ErrTimeout) && !errors.As(err, &errno) {
+		// Not the system's word but bbolt's: the file is no database.
 		if err := os.Rename(path, path+".damaged"); err != nil {
 			return nil, coded(err, "move the damaged %s aside", path)
 		}

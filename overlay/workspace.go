@@ -99,6 +99,9 @@ func (w *Workspace) loadLocked(overlay gitstore.OID) error {
 // the lower, and the upper is empty. An upper without metadata is moved aside,
 // not deleted.
 func (w *Workspace) rebuildDirectory() error {
+	if err := w.closeUpper(); err != nil {
+		return err
+	}
 	if _, err := os.Lstat(w.dir); err == nil {
 		if err := os.Rename(w.dir, fmt.Sprintf("%s.lost-%d", w.dir, time.Now().Unix())); err != nil {
 			return err
@@ -115,8 +118,7 @@ func (w *Workspace) rebuildDirectory() error {
 
 func (w *Workspace) openUpper() error {
 	if w.layer != nil {
-		w.layer.Close()
-		w.layer = nil
+		return nil // read anew: a watcher may be asking the open one
 	}
 	layer, err := upper.Open(w.upperDir(), w.meta.Namespace)
 	if err != nil {
@@ -124,6 +126,15 @@ func (w *Workspace) openUpper() error {
 	}
 	w.layer = layer
 	return nil
+}
+
+func (w *Workspace) closeUpper() error {
+	if w.layer == nil {
+		return nil
+	}
+	err := w.layer.Close()
+	w.layer = nil
+	return err
 }
 
 // defaultNamespace is the xattr namespace of a new upper's marks: the one the
@@ -288,11 +299,7 @@ func (w *Workspace) view() *upper.View {
 func (w *Workspace) close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	err := w.saveCache()
-	if w.layer != nil {
-		err = errors.Join(err, w.layer.Close())
-		w.layer = nil
-	}
+	err := errors.Join(w.saveCache(), w.closeUpper())
 	w.damage = errcode.New(errcode.WorkspaceNotFound, nil, "the engine of workspace %s is closed", w.agent)
 	return err
 }
