@@ -14,6 +14,7 @@ const (
 	RepositoryInUse     Code = "repository_in_use"
 	ObjectMissing       Code = "object_missing"
 	ObjectCorrupt       Code = "object_corrupt"
+	ObjectTooLarge      Code = "object_too_large"
 	HostileTree         Code = "hostile_tree"
 	RefChanged          Code = "ref_changed"
 	DiskFull            Code = "disk_full"
@@ -76,6 +77,7 @@ var Table = []Row{
 	{RepositoryInUse, 1, "Another process has this repository's workspaces open.", "Stop the other daemon or program (its pid is in the message), then try again."},
 	{ObjectMissing, 1, "An object the repository refers to is not there.", "Run `git fsck`; in a partial clone, check that the remote can be reached."},
 	{ObjectCorrupt, 1, "An object of the repository is damaged.", "Run `git fsck` and restore the object, for example by fetching it from another clone."},
+	{ObjectTooLarge, 1, "A commit or tree of the repository is larger than relofs holds in memory (256 MiB).", "Name another revision; such an object is not made by Git itself."},
 	{HostileTree, 1, "A tree has entries no file system can show safely: '..', '.git' look-alikes, slashes, duplicates.", "Do not check this tree out; `git fsck` names the offending entries."},
 	{RefChanged, 3, "Somebody else moved a ref of this workspace; it was not overwritten.", "Look at both sides with `git log`; `relofs recover` adopts what is there."},
 	{DiskFull, 1, "The disk that holds the repository is full.", "Free some space and repeat; what was written before is kept."},

@@ -308,6 +308,7 @@ var errorCodes = []struct {
 	{gitstore.ErrUnknownRevision, errcode.UnknownRevision},
 	{gitstore.ErrHostileTree, errcode.HostileTree},
 	{gitstore.ErrCorrupt, errcode.ObjectCorrupt},
+	{gitstore.ErrTooLarge, errcode.ObjectTooLarge},
 	{gitstore.ErrNotFound, errcode.ObjectMissing},
 	{gitstore.ErrRefChanged, errcode.RefChanged},
 	{gitstore.ErrRefLocked, errcode.RefChanged},
