@@ -23,20 +23,11 @@ func (t *tool) createCommand() *cli.Command {
 		UsageText:   "relofs create AGENT [--base REF] [--read-only]",
 		Description: "No file is copied or checked out: the directory shows the commit's files and\nkeeps what is written in it apart from the repository's checkout.",
 		Flags:       newWorkspaceFlags(),
-		Action: func(c *cli.Context) error {
-			agent, err := agentOnly(c)
-			if err != nil {
-				return err
-			}
-			client, err := t.connect(c.Context)
-			if err != nil {
-				return err
-			}
-			resp, err := client.Create(c.Context, api.CreateRequest{
-				Target: t.target(agent), Base: c.String("base"), ReadOnly: c.Bool("read-only"),
+		Action: onAgent(t, func(c *cli.Context, client *api.Client, target api.Target) (*api.MountResponse, error) {
+			return client.Create(c.Context, api.CreateRequest{
+				Target: target, Base: c.String("base"), ReadOnly: c.Bool("read-only"),
 			})
-			return t.printMount(resp, err)
-		},
+		}, func(_ string, resp *api.MountResponse) { fmt.Fprintln(t.out, resp.Workspace.Directory) }),
 	}
 }
 
@@ -60,21 +51,17 @@ func (t *tool) mountCommand() *cli.Command {
 				return err
 			}
 			resp, err := client.Mount(c.Context, req)
-			return t.printMount(resp, err)
+			switch {
+			case err != nil:
+				return err
+			case t.json:
+				t.printJSON(resp)
+			default:
+				fmt.Fprintln(t.out, resp.Workspace.Directory)
+			}
+			return nil
 		},
 	}
-}
-
-func (t *tool) printMount(resp *api.MountResponse, err error) error {
-	switch {
-	case err != nil:
-		return err
-	case t.json:
-		t.printJSON(resp)
-	default:
-		fmt.Fprintln(t.out, resp.Workspace.Directory)
-	}
-	return nil
 }
 
 func (t *tool) unmountCommand() *cli.Command {
@@ -86,27 +73,12 @@ func (t *tool) unmountCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "force", Usage: "also while programs use the directory"},
 		},
-		Action: func(c *cli.Context) error {
-			agent, err := agentOnly(c)
-			if err != nil {
-				return err
-			}
-			client, err := t.connect(c.Context)
-			if err != nil {
-				return err
-			}
-			resp, err := client.Unmount(c.Context, api.UnmountRequest{Target: t.target(agent), Force: c.Bool("force")})
-			if err != nil {
-				return err
-			}
-			if t.json {
-				t.printJSON(resp)
-				return nil
-			}
+		Action: onAgent(t, func(c *cli.Context, client *api.Client, target api.Target) (*api.UnmountResponse, error) {
+			return client.Unmount(c.Context, api.UnmountRequest{Target: target, Force: c.Bool("force")})
+		}, func(agent string, resp *api.UnmountResponse) {
 			t.problems(resp.Problems)
 			fmt.Fprintf(t.out, "Unmounted %s at revision %d (%s).\n", agent, resp.Workspace.Revision, short(resp.Workspace.Commit))
-			return nil
-		},
+		}),
 	}
 }
 
@@ -117,33 +89,26 @@ func (t *tool) problems(list []string) {
 	}
 }
 
+// path is what the command of this name prints.
+type path struct {
+	Agent     string `json:"agent"`
+	Directory string `json:"directory"`
+}
+
 func (t *tool) pathCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "path",
 		Usage:     "print the directory of a mounted workspace",
 		UsageText: "relofs path AGENT",
-		Action: func(c *cli.Context) error {
-			agent, err := agentOnly(c)
+		Action: onAgent(t, func(c *cli.Context, client *api.Client, target api.Target) (path, error) {
+			w, err := client.Workspace(c.Context, target)
 			if err != nil {
-				return err
-			}
-			client, err := t.connect(c.Context)
-			if err != nil {
-				return err
-			}
-			w, err := client.Workspace(c.Context, t.target(agent))
-			if err != nil {
-				return err
+				return path{}, err
 			}
 			if w.State != api.Mounted {
-				return errcode.New(errcode.NotMounted, nil, "workspace %s is not mounted", agent)
+				return path{}, errcode.New(errcode.NotMounted, nil, "workspace %s is not mounted", target.Agent)
 			}
-			if t.json {
-				t.printJSON(map[string]string{"agent": agent, "directory": w.Directory})
-				return nil
-			}
-			fmt.Fprintln(t.out, w.Directory)
-			return nil
-		},
+			return path{target.Agent, w.Directory}, nil
+		}, func(_ string, p path) { fmt.Fprintln(t.out, p.Directory) }),
 	}
 }

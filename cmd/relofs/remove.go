@@ -17,24 +17,9 @@ func (t *tool) removeCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "force", Usage: "also with changes, and while programs use the directory"},
 		},
-		Action: func(c *cli.Context) error {
-			agent, err := agentOnly(c)
-			if err != nil {
-				return err
-			}
-			client, err := t.connect(c.Context)
-			if err != nil {
-				return err
-			}
-			if err := client.Remove(c.Context, api.RemoveRequest{Target: t.target(agent), Force: c.Bool("force")}); err != nil {
-				return err
-			}
-			if t.json {
-				t.printJSON(map[string]string{"removed": agent})
-				return nil
-			}
-			fmt.Fprintf(t.out, "Removed %s.\n", agent)
-			return nil
-		},
+		Action: onAgent(t, func(c *cli.Context, client *api.Client, target api.Target) (map[string]string, error) {
+			err := client.Remove(c.Context, api.RemoveRequest{Target: target, Force: c.Bool("force")})
+			return map[string]string{"removed": target.Agent}, err
+		}, func(agent string, _ map[string]string) { fmt.Fprintf(t.out, "Removed %s.\n", agent) }),
 	}
 }

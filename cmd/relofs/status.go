@@ -14,26 +14,9 @@ func (t *tool) statusCommand() *cli.Command {
 		Usage:       "show what a workspace changed and what is left out",
 		UsageText:   "relofs status AGENT",
 		Description: "A added, M modified, D deleted, R renamed, T of another type than in the base.\nPending writes are published first.",
-		Action: func(c *cli.Context) error {
-			agent, err := agentOnly(c)
-			if err != nil {
-				return err
-			}
-			client, err := t.connect(c.Context)
-			if err != nil {
-				return err
-			}
-			resp, err := client.Status(c.Context, t.target(agent))
-			if err != nil {
-				return err
-			}
-			if t.json {
-				t.printJSON(resp)
-				return nil
-			}
-			t.printStatus(resp)
-			return nil
-		},
+		Action: onAgent(t, func(c *cli.Context, client *api.Client, target api.Target) (*api.StatusResponse, error) {
+			return client.Status(c.Context, target)
+		}, func(_ string, resp *api.StatusResponse) { t.printStatus(resp) }),
 	}
 }
 

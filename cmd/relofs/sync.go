@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/relofs/relofs/api"
 )
 
 func (t *tool) syncCommand() *cli.Command {
@@ -13,23 +15,9 @@ func (t *tool) syncCommand() *cli.Command {
 		Usage:       "publish pending writes now; prints revision and commit",
 		UsageText:   "relofs sync AGENT",
 		Description: "Without it a revision is published when writing has paused for 200 ms.",
-		Action: func(c *cli.Context) error {
-			agent, err := agentOnly(c)
-			if err != nil {
-				return err
-			}
-			client, err := t.connect(c.Context)
-			if err != nil {
-				return err
-			}
-			resp, err := client.Sync(c.Context, t.target(agent))
-			if err != nil {
-				return err
-			}
-			if t.json {
-				t.printJSON(resp)
-				return nil
-			}
+		Action: onAgent(t, func(c *cli.Context, client *api.Client, target api.Target) (*api.SyncResponse, error) {
+			return client.Sync(c.Context, target)
+		}, func(_ string, resp *api.SyncResponse) {
 			fmt.Fprintf(t.out, "%d %s\n", resp.Number, resp.Commit)
 			if len(resp.NewlyExcluded) > 0 {
 				fmt.Fprintln(t.errOut, "Left out of revisions:")
@@ -38,8 +26,7 @@ func (t *tool) syncCommand() *cli.Command {
 			if len(resp.Unsettled) > 0 {
 				fmt.Fprintf(t.errOut, "Still being written, and in the revision as before: %s\n", strings.Join(resp.Unsettled, ", "))
 			}
-			return nil
-		},
+		}),
 	}
 }
 
@@ -49,30 +36,15 @@ func (t *tool) settleCommand() *cli.Command {
 		Usage:       "fold an unmounted workspace's changes into what it is mounted over",
 		UsageText:   "relofs settle AGENT",
 		Description: "The next mount shows the newest revision itself, and nothing but what is in no\nrevision stays on the disk beside it.",
-		Action: func(c *cli.Context) error {
-			agent, err := agentOnly(c)
-			if err != nil {
-				return err
-			}
-			client, err := t.connect(c.Context)
-			if err != nil {
-				return err
-			}
-			resp, err := client.Settle(c.Context, t.target(agent))
-			if err != nil {
-				return err
-			}
-			if t.json {
-				t.printJSON(resp)
-				return nil
-			}
+		Action: onAgent(t, func(c *cli.Context, client *api.Client, target api.Target) (*api.SettleResponse, error) {
+			return client.Settle(c.Context, target)
+		}, func(agent string, resp *api.SettleResponse) {
 			fmt.Fprintf(t.out, "Settled %s at revision %d (%s); %s dropped.\n",
 				agent, resp.Number, short(resp.Commit), count(resp.Freed, "copy on disk was", "copies on disk were"))
 			if len(resp.Kept) > 0 {
 				fmt.Fprintln(t.out, "Kept, as no revision holds it:")
 				t.exclusions(t.out, "  ", resp.Kept)
 			}
-			return nil
-		},
+		}),
 	}
 }

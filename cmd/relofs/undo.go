@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
@@ -16,9 +15,9 @@ func (t *tool) undoCommand() *cli.Command {
 		Usage:       "go back to the revision before",
 		UsageText:   "relofs undo AGENT",
 		Description: "Pending writes are published first, so they are what the first undo takes back.\nUndo makes a new revision: nothing is lost, and `relofs redo` takes it back.",
-		Action: t.rewindAction(func(ctx context.Context, c *api.Client, target api.Target) (*api.RevisionResponse, error) {
-			return c.Undo(ctx, target)
-		}),
+		Action: onAgent(t, func(c *cli.Context, client *api.Client, target api.Target) (*api.RevisionResponse, error) {
+			return client.Undo(c.Context, target)
+		}, t.printRevision),
 	}
 }
 
@@ -27,24 +26,9 @@ func (t *tool) redoCommand() *cli.Command {
 		Name:      "redo",
 		Usage:     "take the last undo back",
 		UsageText: "relofs redo AGENT",
-		Action: t.rewindAction(func(ctx context.Context, c *api.Client, target api.Target) (*api.RevisionResponse, error) {
-			return c.Redo(ctx, target)
-		}),
-	}
-}
-
-func (t *tool) rewindAction(call func(context.Context, *api.Client, api.Target) (*api.RevisionResponse, error)) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		agent, err := agentOnly(c)
-		if err != nil {
-			return err
-		}
-		client, err := t.connect(c.Context)
-		if err != nil {
-			return err
-		}
-		resp, err := call(c.Context, client, t.target(agent))
-		return t.printRevision(agent, resp, err)
+		Action: onAgent(t, func(c *cli.Context, client *api.Client, target api.Target) (*api.RevisionResponse, error) {
+			return client.Redo(c.Context, target)
+		}, t.printRevision),
 	}
 }
 
@@ -70,23 +54,23 @@ func (t *tool) restoreCommand() *cli.Command {
 			resp, err := client.Restore(c.Context, api.RestoreRequest{
 				Target: t.target(o.args[0]), To: c.String("to"), Paths: o.rest,
 			})
-			return t.printRevision(o.args[0], resp, err)
+			switch {
+			case err != nil:
+				return err
+			case t.json:
+				t.printJSON(resp)
+			default:
+				t.printRevision(o.args[0], resp)
+			}
+			return nil
 		},
 	}
 }
 
-func (t *tool) printRevision(agent string, r *api.RevisionResponse, err error) error {
-	if err != nil {
-		return err
-	}
-	if t.json {
-		t.printJSON(r)
-		return nil
-	}
+func (t *tool) printRevision(agent string, r *api.RevisionResponse) {
 	text := fmt.Sprintf("Workspace %s is at revision %d (%s)", agent, r.Number, short(r.Commit))
 	if r.At != r.Number {
 		text += fmt.Sprintf(", which shows what revision %d showed", r.At)
 	}
 	fmt.Fprintln(t.out, text+".")
-	return nil
 }
