@@ -6,13 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
-	"sync"
 )
 
 // syncFiles forces files to disk. Their data is sent on its way before any of
-// them is waited for, and they are waited for together, so that a journalling
-// file system commits once for all of them (measured on ext4: four small files
-// in 1.2–2.0 ms, against 2.7–3.3 ms one after the other).
+// them is waited for, so that the first fsync's commit of a journalling file
+// system finds all of it written and the others little to do. They are waited
+// for one after the other: fsyncs at the same time hold each other up (measured
+// on ext4, four new small files, medians: 1.2 ms, against 2.8 ms at once).
 func syncFiles(files []*os.File) error {
 	if err := reach(stepSync); err != nil {
 		return err
@@ -20,7 +20,12 @@ func syncFiles(files []*os.File) error {
 	for _, f := range files {
 		startWriteback(f)
 	}
-	return eachAtOnce(len(files), func(i int) error { return files[i].Sync() })
+	for _, f := range files {
+		if err := f.Sync(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // syncDirs makes the names in directories durable: a file's own fsync need not
@@ -29,32 +34,15 @@ func syncDirs(dirs []string) error {
 	if runtime.GOOS == "windows" {
 		return nil // directories cannot be synced there; NTFS journals names
 	}
-	return eachAtOnce(len(dirs), func(i int) error {
-		d, err := os.Open(dirs[i])
+	for _, dir := range dirs {
+		d, err := os.Open(dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil
+			continue
 		}
 		if err != nil {
 			return err
 		}
-		defer d.Close()
-		return d.Sync()
-	})
-}
-
-// eachAtOnce calls fn for 0..n-1 concurrently and returns one of the errors.
-func eachAtOnce(n int, fn func(i int) error) error {
-	if n == 1 {
-		return fn(0)
-	}
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() { errs[i] = fn(i) })
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
+		if err := errors.Join(d.Sync(), d.Close()); err != nil {
 			return err
 		}
 	}

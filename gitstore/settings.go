@@ -133,7 +133,7 @@ func (s *Store) Settings() (*Settings, error) {
 			if _, seen := stamps[path]; !seen {
 				stamp := stampOf(path)
 				// Racy: changed while or just before git read it.
-				stamp.racy = stamp.changed.After(start.Add(-stampGranularity))
+				stamp.racy = stamp.changed.After(start.Add(-granularity(stamp.changed)))
 				stamps[path] = stamp
 			}
 		}
@@ -163,9 +163,15 @@ func (s *Store) configPlaces() []string {
 	return places
 }
 
-// stampGranularity is how long a file may change again without its time moving:
-// file systems stamp with the kernel's tick, some with whole seconds.
-const stampGranularity = 1100 * time.Millisecond
+// granularity is how long a file of this time may change again without its time
+// moving: file systems stamp with the kernel's tick (10 ms at the slowest), some
+// with whole seconds.
+func granularity(changed time.Time) time.Duration {
+	if changed.Nanosecond() == 0 {
+		return 1100 * time.Millisecond
+	}
+	return 20 * time.Millisecond
+}
 
 // fileStamp tells versions of a file apart.
 type fileStamp struct {
@@ -182,7 +188,7 @@ func stampOf(path string) fileStamp {
 	return fileStamp{
 		size:    info.Size(),
 		changed: info.ModTime(),
-		racy:    time.Since(info.ModTime()) < stampGranularity,
+		racy:    time.Since(info.ModTime()) < granularity(info.ModTime()),
 	}
 }
 

@@ -166,9 +166,8 @@ func (e *Engine) resolveBase(ctx context.Context, rev string) (gitstore.OID, *gi
 	return base, commit, nil
 }
 
-// create makes w's directory, revision 0 and refs. The overlay ref, written
-// last, is what makes the workspace exist; should a power cut keep it and not
-// the metadata, loading rebuilds those: the upper is empty.
+// create makes w's directory, revision 0 and refs, in this order: the overlay
+// ref, written last, is what makes the workspace exist.
 func (w *Workspace) create(base gitstore.OID, commit *gitstore.Commit, opts CreateOptions) (err error) {
 	if err := os.Mkdir(w.dir, 0o700); err != nil {
 		if !errors.Is(err, fs.ErrExist) {
@@ -198,13 +197,10 @@ func (w *Workspace) create(base gitstore.OID, commit *gitstore.Commit, opts Crea
 		Format: metaFormat, Agent: w.agent, Lower: commit.Tree, Namespace: defaultNamespace(),
 		MountPoint: opts.MountPoint, Wanted: opts.MountPoint != "",
 	}
-	// Each waits for the disk; together they wait once.
-	metaWritten := make(chan error, 1)
-	go func() { metaWritten <- w.meta.write(w.dir) }()
-	head, err := w.publishFirst(base, commit.Tree, opts.ReadOnly)
-	if metaErr := <-metaWritten; err == nil && metaErr != nil {
-		err = errors.Join(coded(metaErr, "write the workspace's metadata"), w.deleteRefs())
+	if err := w.meta.write(w.dir); err != nil {
+		return coded(err, "write the workspace's metadata")
 	}
+	head, err := w.publishFirst(base, commit.Tree, opts.ReadOnly)
 	if err != nil {
 		return err
 	}
