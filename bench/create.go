@@ -133,12 +133,9 @@ func (c *creations) round(ctx context.Context, s *session) error {
 	if !c.compareWithGit {
 		return nil
 	}
-	dir, took, err := s.timedCheckout(ctx, c.repository)
-	if err != nil {
-		return err
-	}
+	_, took, err := s.timedCheckout(ctx, c.repository)
 	c.checkouts = append(c.checkouts, took)
-	return s.removeCheckout(ctx, c.repository, dir)
+	return err
 }
 
 func (c *creations) report(s *session) {

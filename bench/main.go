@@ -12,9 +12,9 @@
 // measured in turns (A B, B A, A B, ...) and their medians are compared.
 //
 // Each workload has a session of its own: clones of the repositories it needs,
-// a daemon with private XDG directories, mounts. The session ends with the
-// workload, also at an error or an interrupt, and leaves nothing behind. The
-// user's daemon and the repository given with -repo are never touched. Only
+// a daemon with private XDG directories, mounts. The daemon and the mounts end
+// with the workload, the directories with the run, also at an error or an
+// interrupt. The user's daemon and the repository given with -repo are never touched. Only
 // the repositories that are made for the purpose stay, in the cache directory.
 //
 // The exit status is 1 if a workload could not be measured, 0 otherwise:
@@ -46,17 +46,18 @@ type workload struct {
 	run  func(ctx context.Context, s *session) error
 }
 
+// In this order: what frees many inodes comes last, see session.close.
 var workloads = []workload{
 	{"create", "workspaces created and mounted, at three sizes of repository", runCreate},
 	{"read", "searching and walking a mounted workspace", runRead},
 	{"build", "go build and go vet of a module with its dependencies", runBuild},
-	{"write-tree", "unpacking and removing a whole source tree", runWriteTree},
-	{"write-many", "3,000 new files made into one revision", runWriteMany},
+	{"memory-build", "the daemon after a build in each of 20 workspaces", runMemoryBuild},
+	{"memory-idle", "the daemon with 100 idle workspaces of 20,000 files", runMemoryIdle},
 	{"write-latency", "from an edit to its revision, without anyone asking", runWriteLatency},
 	{"write-size", "one edit in a small and in a huge repository", runWriteSize},
 	{"write-rename", "renaming an unmodified directory of 10,000 files", runWriteRename},
-	{"memory-build", "the daemon after a build in each of 20 workspaces", runMemoryBuild},
-	{"memory-idle", "the daemon with 100 idle workspaces of 20,000 files", runMemoryIdle},
+	{"write-many", "3,000 new files made into one revision", runWriteMany},
+	{"write-tree", "unpacking and removing a whole source tree", runWriteTree},
 }
 
 // config is what the flags say and what all sessions share.
@@ -67,6 +68,7 @@ type config struct {
 	module  string // directory of the module this program belongs to
 	program string // the relofs executable
 	report  *report
+	trash   []string // directories to remove at the end of the run
 }
 
 // few is the number of repetitions of a step that takes seconds.
@@ -121,6 +123,11 @@ func run(ctx context.Context, args []string) error {
 	}
 
 	c := &config{reps: *reps, report: &report{Format: reportFormat}}
+	defer func() {
+		for _, dir := range c.trash {
+			os.RemoveAll(dir)
+		}
+	}()
 	if *repo != "" {
 		if c.repo, err = filepath.Abs(*repo); err != nil {
 			return err

@@ -70,10 +70,7 @@ func runRead(ctx context.Context, s *session) error {
 			return 0, err
 		}
 		took, err := s.search(ctx, dir)
-		if err != nil {
-			return 0, err
-		}
-		return made + took, s.removeCheckout(ctx, repository, dir)
+		return made + took, err
 	}
 	cold, coldPlain, err := alternate(ctx, s.few(), fresh, checkedOut)
 	if err != nil {

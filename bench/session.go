@@ -13,7 +13,7 @@ import (
 )
 
 // session is the world of one workload: a working directory with clones and
-// checkouts, and a daemon that nobody else meets. close ends all of it.
+// checkouts, and a daemon that nobody else meets. close ends it.
 type session struct {
 	*config
 	workload string
@@ -43,9 +43,11 @@ func newSession(c *config, workload string) (*session, error) {
 	}, nil
 }
 
-// close stops the daemon, unmounts what it may have left and removes the
-// session's directories. It works after an interrupt as well. Directories in
-// which something is still mounted stay, as removing would go through it.
+// close stops the daemon and unmounts what it may have left. It works after an
+// interrupt as well. The session's directories go when the run ends: an ext4
+// without a journal passes over every inode freed in the last minutes when it
+// makes a file (fs/ext4/ialloc.c: recently_deleted), and one removed tree
+// would slow down all that is measured afterwards.
 func (s *session) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -59,8 +61,8 @@ func (s *session) close() error {
 			errs = append(errs, err)
 		}
 	}
-	if len(s.mounts()) == 0 {
-		errs = append(errs, os.RemoveAll(s.dir), os.RemoveAll(s.runtime))
+	if len(s.mounts()) == 0 { // else removing would go through the mount
+		s.trash = append(s.trash, s.dir, s.runtime)
 	}
 	return errors.Join(errs...)
 }
@@ -131,10 +133,6 @@ func (s *session) timedCheckout(ctx context.Context, repository string) (string,
 	dir := s.path("plain")
 	took, err := s.timed(ctx, repository, "git", "worktree", "add", "--quiet", "--detach", dir, "HEAD")
 	return dir, took, err
-}
-
-func (s *session) removeCheckout(ctx context.Context, repository, dir string) error {
-	return git(ctx, repository, "worktree", "remove", "--force", dir)
 }
 
 // tree is a clone of the repository that reads and writes are measured in: the

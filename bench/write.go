@@ -28,7 +28,8 @@ func (s *session) pair(ctx context.Context, repository string) (p pair, err erro
 	return p, err
 }
 
-// runWriteTree unpacks a copy of the tree inside the tree and removes it.
+// runWriteTree unpacks copies of the tree inside the tree, and removes them
+// when all are there: see session.close for why not sooner.
 func runWriteTree(ctx context.Context, s *session) error {
 	repository, err := s.tree(ctx)
 	if err != nil {
@@ -42,38 +43,39 @@ func runWriteTree(ctx context.Context, s *session) error {
 	if err := git(ctx, repository, "archive", "--output", archive, "HEAD"); err != nil {
 		return err
 	}
-	var syncs, removal, removalPlain samples
-	// What was unpacked is on disk before it is removed, on both sides:
-	// removing files that were never written back is another thing.
-	unpack := func(dir string, removed *samples, between func(context.Context) error) step {
-		target := filepath.Join(dir, "unpacked")
+	unpack := func(dir string, copies *[]string) step {
 		return func(ctx context.Context) (time.Duration, error) {
+			target := filepath.Join(dir, fmt.Sprintf("unpacked-%d", len(*copies)))
+			*copies = append(*copies, target)
 			if err := os.Mkdir(target, 0o755); err != nil {
 				return 0, err
 			}
-			took, err := s.timed(ctx, "", "tar", "-x", "-f", archive, "-C", target)
-			if err != nil {
-				return 0, err
-			}
-			if err := between(ctx); err != nil {
-				return 0, err
-			}
-			if _, err := s.timed(ctx, "", "sync", "-f", target); err != nil {
-				return 0, err
-			}
-			removing, err := s.timed(ctx, "", "rm", "-rf", target)
-			*removed = append(*removed, removing)
-			return took, err
+			return s.timed(ctx, "", "tar", "-x", "-f", archive, "-C", target)
 		}
 	}
-	capture := func(ctx context.Context) error {
+	remove := func(copies *[]string) step {
+		return func(ctx context.Context) (time.Duration, error) {
+			target := (*copies)[0]
+			*copies = (*copies)[1:]
+			return s.timed(ctx, "", "rm", "-rf", target)
+		}
+	}
+	var mounted, plain []string
+	var syncs samples
+	unpackAndSync := func(ctx context.Context) (time.Duration, error) {
+		took, err := unpack(p.mounted.dir, &mounted)(ctx)
+		if err != nil {
+			return 0, err
+		}
 		_, wall, err := s.sync(ctx, p.mounted)
 		syncs = append(syncs, wall)
+		return took, err
+	}
+	ours, theirs, err := alternate(ctx, s.few(), unpackAndSync, unpack(p.plain, &plain))
+	if err != nil {
 		return err
 	}
-	nothing := func(context.Context) error { return nil }
-	ours, theirs, err := alternate(ctx, s.few(),
-		unpack(p.mounted.dir, &removal, capture), unpack(p.plain, &removalPlain, nothing))
+	removal, removalPlain, err := alternate(ctx, s.few(), remove(&mounted), remove(&plain))
 	if err != nil {
 		return err
 	}
@@ -82,8 +84,8 @@ func runWriteTree(ctx context.Context, s *session) error {
 		return err
 	}
 	s.time("tar x of "+label, ours).against("plain", theirs).ratioAtMost(1.5)
+	s.time("relofs sync after it", syncs)
 	s.time("rm -rf of them", removal).against("plain", removalPlain).ratioAtMost(1.5)
-	s.time("relofs sync between the two", syncs)
 	return nil
 }
 
