@@ -59,7 +59,7 @@ var (
 func (s *Store) NewBatch() *Batch {
 	return &Batch{
 		store: s,
-		pack:  newPackWriter(s.objectsDir(), s.newModes()),
+		pack:  s.newPackWriter(),
 		seen:  make(map[OID]struct{}),
 	}
 }
@@ -306,6 +306,14 @@ func (b *Batch) end() (*packWriter, error) {
 	return pack, nil
 }
 
+// stage forces files to disk as far as what follows needs it.
+func (s *Store) stage(files ...*os.File) error {
+	if err := reach(stepSync); err != nil {
+		return err
+	}
+	return s.log.Stage(files...)
+}
+
 func (s *Store) publish(pack *packWriter, updates []RefUpdate) error {
 	defer pack.release()
 	refs, err := s.newRefTransaction(updates)
@@ -316,7 +324,7 @@ func (s *Store) publish(pack *packWriter, updates []RefUpdate) error {
 	if err := pack.finish(); err != nil {
 		return err
 	}
-	if err := syncFiles(append(refs.files(), pack.pack, pack.idx)); err != nil {
+	if err := s.stage(append(refs.files(), pack.pack, pack.idx)...); err != nil {
 		return err
 	}
 	if err := refs.lock(); err != nil {

@@ -151,7 +151,7 @@ func worthMerging(small []smallPack) []smallPack {
 }
 
 func (s *Store) mergePacks(packs []smallPack) error {
-	merged := newPackWriter(s.objectsDir(), s.newModes())
+	merged := s.newPackWriter()
 	defer merged.release()
 	seen := make(map[OID]struct{})
 	var copied []smallPack
@@ -181,7 +181,7 @@ func (s *Store) mergePacks(packs []smallPack) error {
 	if err := merged.finish(); err != nil {
 		return err
 	}
-	if err := syncFiles([]*os.File{merged.pack, merged.idx}); err != nil {
+	if err := s.stage(merged.pack, merged.idx); err != nil {
 		return err
 	}
 	if err := merged.publish(); err != nil {

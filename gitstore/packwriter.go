@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/relofs/relofs/durable"
 )
 
 // packWriter writes one pack and its index, and carries it through its life:
@@ -36,6 +38,7 @@ type packWriter struct {
 	dir   string // objects/pack
 	name  string
 	modes modes
+	log   durable.Log
 
 	keep *os.File // nil until the first write to disk
 	pack *os.File
@@ -68,13 +71,14 @@ const (
 	packBufferSize = 1 << 20
 )
 
-func newPackWriter(objects string, m modes) *packWriter {
+func (s *Store) newPackWriter() *packWriter {
 	random := make([]byte, 16)
 	rand.Read(random) // never fails
 	return &packWriter{
-		dir:   filepath.Join(objects, "pack"),
+		dir:   filepath.Join(s.objectsDir(), "pack"),
 		name:  ownPackPrefix + hex.EncodeToString(random),
-		modes: m,
+		modes: s.newModes(),
+		log:   s.log,
 		buf:   append(make([]byte, 0, 4096), "PACK\x00\x00\x00\x02\x00\x00\x00\x00"...), // count: finish
 		size:  packHeaderSize,
 	}
@@ -256,7 +260,7 @@ func (p *packWriter) publish() error {
 	if err := reach(stepPackSync); err != nil {
 		return err
 	}
-	return syncDirs([]string{p.dir})
+	return p.log.Order(p.dir)
 }
 
 // release ends the writer. A pack that is visible stays, whatever happened

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/relofs/relofs/durable"
 )
 
 // RefUpdate moves a ref from Old to New if it is at Old. Old zero: the ref
@@ -50,7 +52,7 @@ func (s *Store) UpdateRefs(updates ...RefUpdate) error {
 		return err
 	}
 	defer t.close()
-	if err := syncFiles(t.files()); err != nil {
+	if err := s.stage(t.files()...); err != nil {
 		return fmt.Errorf("update refs: %w", err)
 	}
 	if err := t.lock(); err != nil {
@@ -187,6 +189,7 @@ func (t *refTransaction) commit() error {
 	if t.viaGit {
 		return t.commitByGit()
 	}
+	var last string // where a name changed last
 	for i, l := range t.locks {
 		if t.updates[i].Old == t.updates[i].New {
 			continue
@@ -200,15 +203,17 @@ func (t *refTransaction) commit() error {
 			t.takeBack(t.updates[:i])
 			return fmt.Errorf("ref %s: %w", l.name, err)
 		}
+		last = filepath.Dir(l.path)
 	}
 	if err := reach(stepRefSync); err != nil {
 		return err
 	}
-	return t.syncDirs()
+	delete(t.dirs, last)
+	return t.makeDurable(t.store.log, append(slices.Collect(maps.Keys(t.dirs)), last))
 }
 
-func (t *refTransaction) syncDirs() error {
-	if err := syncDirs(slices.Collect(maps.Keys(t.dirs))); err != nil {
+func (t *refTransaction) makeDurable(log durable.Log, dirs []string) error {
+	if err := log.Commit(dirs...); err != nil {
 		return fmt.Errorf("sync refs: %w", err)
 	}
 	return nil
@@ -259,7 +264,8 @@ func (t *refTransaction) commitByGit() error {
 		return fmt.Errorf("git update-ref: %w", updateRefError(err))
 	}
 	t.dirs[t.store.commonDir] = struct{}{} // packed-refs
-	return t.syncDirs()
+	// Which of them Git changed last is not known.
+	return t.makeDurable(durable.Log{}, slices.Collect(maps.Keys(t.dirs)))
 }
 
 // updateRefError tells by what `git update-ref` printed (refs.c and

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/relofs/relofs/durable"
 )
 
 // Store is one repository, opened for reading and writing objects and refs.
@@ -23,8 +25,9 @@ type Store struct {
 	settings settingsCache // Git config (settings.go)
 
 	// Writing.
-	packed  packedRefs // what packed-refs says (packedrefs.go)
-	writing writing    // merges of small packs (consolidate.go)
+	packed  packedRefs  // what packed-refs says (packedrefs.go)
+	writing writing     // merges of small packs (consolidate.go)
+	log     durable.Log // how to make both durable
 }
 
 // Open finds the repository dir lies in and opens it. dir may be anywhere in a
@@ -54,6 +57,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open objects of %s: %w", s.commonDir, err)
 	}
+	s.log = durable.LogOf(s.commonDir, s.objectsDir(), filepath.Join(s.commonDir, "refs"))
 	s.promisor = newCatFile(s, format.partialClone)
 	s.sweep()
 	return s, nil

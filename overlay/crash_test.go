@@ -1,3 +1,5 @@
+//go:build !windows
+
 package overlay_test
 
 import (
@@ -14,6 +16,13 @@ import (
 
 	"github.com/relofs/relofs/overlay"
 )
+
+func TestMain(m *testing.M) {
+	if os.Getenv(crashEnv) != "" {
+		crashChild()
+	}
+	os.Exit(m.Run())
+}
 
 // crashEnv makes the test binary run one change of the workspace in the named
 // repository and die by SIGKILL at the n-th step: "<dir> <n> <change>".

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/relofs/relofs/durable"
 	"github.com/relofs/relofs/errcode"
 	"github.com/relofs/relofs/gitstore"
 )
@@ -27,6 +28,7 @@ func baseRef(agent string) string    { return refPrefix + agent + "/base" }
 type Engine struct {
 	store *gitstore.Store
 	dir   string // <common>/relo
+	log   durable.Log
 	state *state
 
 	// mu guards workspaces. It is held across no disk access but that of Open.
@@ -57,6 +59,7 @@ func (e *Engine) open() error {
 	if err := os.MkdirAll(filepath.Join(e.dir, "upper"), 0o700); err != nil {
 		return coded(err, "make %s", e.dir)
 	}
+	e.log = durable.LogOf(e.dir, e.store.CommonDir(), filepath.Join(e.store.CommonDir(), "refs"))
 	var err error
 	if e.state, err = openState(e.dir); err != nil {
 		return err
@@ -197,7 +200,8 @@ func (w *Workspace) create(base gitstore.OID, commit *gitstore.Commit, opts Crea
 		Format: metaFormat, Agent: w.agent, Lower: commit.Tree, Namespace: defaultNamespace(),
 		MountPoint: opts.MountPoint, Wanted: opts.MountPoint != "",
 	}
-	if err := w.meta.write(w.dir); err != nil {
+	// Made durable with the refs.
+	if err := w.meta.write(w.engine.log, w.dir); err != nil {
 		return coded(err, "write the workspace's metadata")
 	}
 	head, err := w.publishFirst(base, commit.Tree, opts.ReadOnly)

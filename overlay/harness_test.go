@@ -16,13 +16,6 @@ import (
 	"github.com/relofs/relofs/overlay"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv(crashEnv) != "" {
-		crashChild()
-	}
-	os.Exit(m.Run())
-}
-
 // repo is a Git repository of a user, with a checkout.
 type repo struct {
 	t   *testing.T

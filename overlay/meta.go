@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/relofs/relofs/durable"
 	"github.com/relofs/relofs/gitstore"
 	"github.com/relofs/relofs/upper"
 )
@@ -69,12 +70,13 @@ func readMeta(dir string) (meta, error) {
 	return m, nil
 }
 
-func (m meta) write(dir string) error {
-	return writeJSON(dir, "meta.json", m)
+// write replaces the metadata in dir; it is durable after log.Commit(dir).
+func (m meta) write(log durable.Log, dir string) error {
+	return writeJSON(log, dir, "meta.json", m)
 }
 
-// writeJSON replaces dir/name durably by v.
-func writeJSON(dir, name string, v any) error {
+// writeJSON replaces dir/name by v; it is durable after log.Commit(dir).
+func writeJSON(log durable.Log, dir, name string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
@@ -85,7 +87,10 @@ func writeJSON(dir, name string, v any) error {
 		return err
 	}
 	_, err = f.Write(append(data, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = log.Stage(f)
+	}
+	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = os.Rename(tmp, filepath.Join(dir, name))
 	}
@@ -93,15 +98,7 @@ func writeJSON(dir, name string, v any) error {
 		os.Remove(tmp)
 		return err
 	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return log.Order(dir)
 }
 
 func settledName(tree gitstore.OID) string { return "settled-" + tree.String() + ".json" }

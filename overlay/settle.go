@@ -52,7 +52,7 @@ func (w *Workspace) Settle(ctx context.Context) (SettleResult, error) {
 	if err != nil {
 		return SettleResult{}, err
 	}
-	if err := writeJSON(w.dir, settledName(it.Tree), times); err != nil {
+	if err := writeJSON(w.engine.log, w.dir, settledName(it.Tree), times); err != nil {
 		return SettleResult{}, coded(err, "write modification times of %s", w.agent)
 	}
 	if err := w.saveMeta(func(m *meta) { m.Intent = &it }); err != nil {

@@ -113,7 +113,10 @@ func (w *Workspace) rebuildDirectory() error {
 		}
 	}
 	w.meta = meta{Format: metaFormat, Agent: w.agent, Lower: w.head.tree, Namespace: defaultNamespace()}
-	return w.meta.write(w.dir)
+	if err := w.meta.write(w.engine.log, w.dir); err != nil {
+		return err
+	}
+	return w.engine.log.Commit(w.dir)
 }
 
 func (w *Workspace) openUpper() error {
@@ -260,7 +263,11 @@ func (w *Workspace) saveMeta(change func(*meta)) error {
 		next.Intent == w.meta.Intent && next.Lower == w.meta.Lower {
 		return nil
 	}
-	if err := next.write(w.dir); err != nil {
+	err := next.write(w.engine.log, w.dir)
+	if err == nil {
+		err = w.engine.log.Commit(w.dir)
+	}
+	if err != nil {
 		return coded(err, "write the metadata of %s", w.agent)
 	}
 	w.meta = next

@@ -1,0 +1,45 @@
+package durable
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// oneOrderedJournal reports whether the directories are on one file system that
+// keeps one journal in order.
+func oneOrderedJournal(dirs []string) bool {
+	var dev uint64
+	for i, dir := range dirs {
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			return false
+		}
+		if i > 0 && st.Dev != dev {
+			return false
+		}
+		dev = st.Dev
+	}
+	if len(dirs) == 0 {
+		return false
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dirs[0], &fs); err != nil {
+		return false
+	}
+	return fs.Type == unix.EXT4_SUPER_MAGIC || fs.Type == unix.XFS_SUPER_MAGIC
+}
+
+// startWriteback asks the kernel to begin writing a file's data, which allocates
+// its blocks, and does not wait (sync_file_range(2)). What it cannot do, the
+// wait will report.
+func startWriteback(f *os.File) {
+	_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+}
+
+// waitWriteback waits until a file's data is with the disk; ext4 and xfs have
+// entered what belongs to it (size, written extents) into the journal by then.
+func waitWriteback(f *os.File) error {
+	return os.NewSyscallError("sync_file_range", unix.SyncFileRange(int(f.Fd()), 0, 0,
+		unix.SYNC_FILE_RANGE_WAIT_BEFORE|unix.SYNC_FILE_RANGE_WRITE|unix.SYNC_FILE_RANGE_WAIT_AFTER))
+}
