@@ -10,7 +10,8 @@ import (
 // Watcher notices writes in the uppers of many workspaces with one inotify
 // descriptor for all of them (fs.inotify.max_user_instances is 128 by default),
 // and calls back when there is something to capture: when writing has paused for
-// 200 ms, or after 2 s of constant writing. Overlayfs raises inotify events on
+// 200 ms, or after 2 s of constant writing (four times what the last callback
+// took, if that is longer). Overlayfs raises inotify events on
 // the upper's directories for everything done through a mount, shared mappings
 // at their close.
 //
@@ -203,7 +204,9 @@ func (w *Watcher) wait(ws *watched) {
 
 // due is when a waiting ws is to be captured.
 func (ws *watched) due() time.Time {
-	quiet, latest := ws.last.Add(pause), ws.first.Add(limit)
+	// Capturing while a tool writes takes processors and the disk from it: no
+	// more than a fifth of the time.
+	quiet, latest := ws.last.Add(pause), ws.first.Add(max(limit, 4*ws.took))
 	if latest.Before(quiet) {
 		return latest
 	}
