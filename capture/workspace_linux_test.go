@@ -42,7 +42,11 @@ type files map[string]string
 // mount the test is skipped, or fails where RELOFS_REQUIRE_FUSE=1.
 func newWorkspace(t testing.TB, f files) *workspace {
 	t.Helper()
-	w := &workspace{t: t, dir: t.TempDir(), cache: capture.NewStatCache()}
+	// Not t.TempDir: the test's name is in it, and a comma ends a mount option.
+	dir, err := os.MkdirTemp("", "capture")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	w := &workspace{t: t, dir: dir, cache: capture.NewStatCache()}
 	for _, d := range []string{"lower", "upper", "work", "mnt"} {
 		must(t, os.Mkdir(w.path(d), 0o755))
 	}
@@ -60,7 +64,6 @@ func newWorkspace(t testing.TB, f files) *workspace {
 	w.head = oid(t, w.git("commit-tree", "-m", "base", w.lower.String()))
 	w.git("update-ref", "refs/heads/main", w.head.String())
 
-	var err error
 	w.store, err = gitstore.Open(w.path("repo"))
 	must(t, err)
 	w.layer, err = upper.Open(w.path("upper"), upper.Trusted)
