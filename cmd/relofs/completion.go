@@ -97,7 +97,10 @@ func (t *tool) candidates(c *cli.Context, before []string, current string) []str
 		if strings.HasPrefix(word, "-") {
 			name := strings.TrimLeft(word, "-")
 			if takesValue(findFlag(flags, name)) || takesValue(findFlag(c.App.Flags, name)) {
-				if i++; i < len(before) && name == "C" {
+				if i++; i == len(before) {
+					return nil // the option's value: a file name, if anything
+				}
+				if name == "C" {
 					t.dir = before[i]
 				}
 			}

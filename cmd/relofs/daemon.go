@@ -66,6 +66,10 @@ func (t *tool) daemonStatusAction(start bool) cli.ActionFunc {
 		} else {
 			client, err = api.Connect(c.Context, api.Options{})
 		}
+		if api.NotRunning(err) && !t.json {
+			fmt.Fprintln(t.errOut, "No daemon runs; the next command that needs one starts it.")
+			return exitStatus(1)
+		}
 		if err != nil {
 			return err
 		}

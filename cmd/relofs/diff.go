@@ -15,7 +15,7 @@ func (t *tool) diffCommand() *cli.Command {
 		Name:        "diff",
 		Usage:       "show the changes of a workspace as a patch",
 		UsageText:   "relofs diff AGENT [--stat] [REV[..REV]] [-- PATH...]",
-		Description: "REV is a revision's number, \"base\" or \"latest\"; without one the base is compared\nwith the newest revision, with one that revision with the newest. Pending writes\nare published first. `git apply` takes the patch.",
+		Description: "REV is a revision's number, \"base\" or \"latest\"; without one the base is compared\nwith the newest revision, with one that revision with the newest. Pending writes\nare published first. `git apply` takes the patch. PATH starts at the working\ndirectory, as in Git.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "stat", Usage: "show a summary instead"}},
 		Action: func(c *cli.Context) error {
 			o := operandsOf(c)
@@ -61,7 +61,7 @@ func (t *tool) showCommand() *cli.Command {
 		Name:        "show",
 		Usage:       "print a file of a workspace, or list a directory",
 		UsageText:   "relofs show AGENT[@REV]:PATH",
-		Description: "Without REV the newest revision is shown; pending writes are published first.\nWith --json the content is base64.",
+		Description: "Without REV the newest revision is shown; pending writes are published first.\nPATH starts at the workspace's root. With --json the content is base64.",
 		Action: func(c *cli.Context) error {
 			args, err := take(c, 1, 1)
 			if err != nil {

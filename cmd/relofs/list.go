@@ -11,9 +11,10 @@ import (
 
 func (t *tool) listCommand() *cli.Command {
 	return &cli.Command{
-		Name:      "list",
-		Usage:     "list the workspaces of the repository",
-		UsageText: "relofs list",
+		Name:        "list",
+		Usage:       "list the workspaces of the repository",
+		UsageText:   "relofs list",
+		Description: "Shows what is published; `relofs status AGENT` publishes pending writes first.",
 		Action: func(c *cli.Context) error {
 			if _, err := take(c, 0, 0); err != nil {
 				return err

@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -34,6 +35,8 @@ type tool struct {
 	json        bool   // --json
 	color       bool   // out is a terminal and colours are wanted
 	dir         string // -C: where relative paths start, "" for the working directory
+
+	command, agent string // what the command line names, for the hint of an error
 }
 
 // exitStatus ends the program with a status and without a message: the command
@@ -69,9 +72,23 @@ func (t *tool) printError(err error) {
 	}
 	fmt.Fprintf(t.errOut, "relofs: %s\n", e.Message)
 	if e.Remedy != "" {
-		fmt.Fprintf(t.errOut, "  hint: %s\n", e.Remedy)
+		fmt.Fprintf(t.errOut, "  hint: %s\n", t.concrete(e.Remedy))
 	}
 }
+
+// concrete names the command and the agent at hand in a remedy, so that what it
+// says can be typed as it stands.
+func (t *tool) concrete(remedy string) string {
+	if t.command != "" {
+		remedy = strings.ReplaceAll(remedy, "relofs help COMMAND", "relofs help "+t.command)
+	}
+	if plainName.MatchString(t.agent) {
+		remedy = strings.ReplaceAll(remedy, "AGENT", t.agent)
+	}
+	return remedy
+}
+
+var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 func (t *tool) printJSON(v any) {
 	enc := json.NewEncoder(t.out)
@@ -100,7 +117,7 @@ func (t *tool) app() *cli.App {
 		Writer:                    t.out,
 		ErrWriter:                 t.errOut,
 		ExitErrHandler:            func(*cli.Context, error) {}, // main prints and exits
-		OnUsageError:              usageError,
+		OnUsageError:              t.usageError,
 	}
 }
 
@@ -118,7 +135,8 @@ func (t *tool) commands() []*cli.Command {
 		for _, c := range list {
 			// Else an agent named "help" could not be named.
 			c.HideHelpCommand = true
-			c.OnUsageError = usageError
+			c.OnUsageError = t.usageError
+			c.Before = t.remember
 			c.CustomHelpTemplate = commandHelp
 			prepare(c.Subcommands)
 		}
@@ -127,8 +145,45 @@ func (t *tool) commands() []*cli.Command {
 	return list
 }
 
-func usageError(c *cli.Context, err error, _ bool) error {
-	return errcode.New(errcode.Usage, nil, "%s: %v", strings.TrimSpace(c.Command.HelpName), err)
+// usageError is the error for options the parser refuses. The parser names them
+// with one dash.
+func (t *tool) usageError(c *cli.Context, err error, _ bool) error {
+	t.command = commandName(c)
+	text := err.Error()
+	for _, before := range []string{"flag provided but not defined: ", "flag needs an argument: ", "for flag "} {
+		head, tail, ok := strings.Cut(text, before+"-")
+		name, _, _ := strings.Cut(tail, ":")
+		if ok && len(name) > 1 && name[0] != '-' {
+			text = head + before + "--" + tail
+		}
+	}
+	if t.command != "" {
+		text = t.command + ": " + text
+	}
+	return errcode.New(errcode.Usage, nil, "%s", text)
+}
+
+// remember notes what an error of the command will be about.
+func (t *tool) remember(c *cli.Context) error {
+	t.command = commandName(c)
+	if strings.Contains(c.Command.UsageText, " AGENT") {
+		t.agent = agentIn(c.Args().First())
+	}
+	return nil
+}
+
+// agentIn is the agent an operand names: all of it, or the beginning of show's
+// AGENT@REV:PATH.
+func agentIn(operand string) string {
+	if at := strings.IndexAny(operand, "@:"); at >= 0 {
+		return operand[:at]
+	}
+	return operand
+}
+
+// commandName is the name of the command, "" for relofs itself.
+func commandName(c *cli.Context) string {
+	return strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(c.Command.HelpName), "relofs"))
 }
 
 // prepare reads the global flags.

@@ -143,6 +143,28 @@ func TestMisuseEndsWithTwoAndSaysHow(t *testing.T) {
 	}
 }
 
+func TestHintsNameTheCommandAndTheAgent(t *testing.T) {
+	tool := &tool{}
+	for _, c := range []struct{ line, err string }{
+		{"create a --frob", "relofs: create: flag provided but not defined: --frob\n  hint: See `relofs help create`.\n"},
+		{"create a --base", "relofs: create: flag needs an argument: --base\n  hint: See `relofs help create`.\n"},
+		{"daemon start now", "relofs: usage: relofs daemon start\n  hint: See `relofs help daemon start`.\n"},
+		{"list -C", "relofs: flag needs an argument: -C\n  hint: See `relofs help COMMAND`.\n"},
+	} {
+		if r := run(t, "/", strings.Fields(c.line)...); r.err != c.err {
+			t.Errorf("relofs %s: %s", c.line, r.err)
+		}
+	}
+	for operand, want := range map[string]string{
+		"ada": "`relofs log ada`", "ada@2:x": "`relofs log ada`", "no name": "`relofs log AGENT`", "": "`relofs log AGENT`",
+	} {
+		tool.agent = agentIn(operand)
+		if got := tool.concrete("`relofs log AGENT`"); got != want {
+			t.Errorf("%q: %s", operand, got)
+		}
+	}
+}
+
 func TestErrorsAreJSONWhenAskedFor(t *testing.T) {
 	place(t)
 	for _, args := range [][]string{
@@ -187,13 +209,14 @@ func TestWhatNeedsNoDaemonStartsNone(t *testing.T) {
 		{"complete -- daemon st", 0, "start\nstop\nstatus\n"},
 		{"complete -- create a --b", 0, "--base\n"},
 		{"complete -- status alice ", 0, ""},
+		{"complete -- -C ", 0, ""},
 	} {
 		args := strings.Fields(c.line)
 		if strings.HasSuffix(c.line, " ") {
 			args = append(args, "")
 		}
 		r := run(t, dir, args...)
-		if r.status != c.status || !strings.Contains(r.out, c.out) {
+		if r.status != c.status || !strings.Contains(r.out, c.out) || c.out == "" && r.out != "" {
 			t.Errorf("relofs %s: %+v", c.line, r)
 		}
 	}

@@ -24,7 +24,8 @@ func (t *tool) runCommand() *cli.Command {
 or in the subdirectory that corresponds to the working directory, with
 RELOFS_AGENT and RELOFS_WORKSPACE (the directory) in its environment. Signals
 reach it, what it wrote is published when it ends, and relofs exits with its
-status, or with 128 plus the signal that ended it. The directory stays mounted.`,
+status, or with 128 plus the signal that ended it; with 1 if CMD succeeded and
+what it wrote could not be published. The directory stays mounted.`,
 		Flags:  newWorkspaceFlags(),
 		Action: t.run,
 	}
