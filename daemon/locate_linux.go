@@ -52,6 +52,8 @@ func (d *daemon) locate(dir string) (located, error) {
 	switch {
 	case errors.Is(err, gitstore.ErrNotRepository):
 		return located{}, errcode.New(errcode.NotRepository, nil, "%s is not inside a Git repository", dir)
+	case errors.Is(err, gitstore.ErrForeignOwner):
+		return located{}, errcode.New(errcode.ForeignRepository, err, "cannot open the repository of %s", dir)
 	case errors.Is(err, gitstore.ErrUnsupportedFormat):
 		return located{}, errcode.New(errcode.UnsupportedFormat, err, "cannot open the repository of %s", dir)
 	case err != nil:

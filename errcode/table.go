@@ -10,6 +10,7 @@ const (
 	UnbornHead          Code = "unborn_head"
 	UnknownRevision     Code = "unknown_revision"
 	UnsupportedFormat   Code = "unsupported_repository_format"
+	ForeignRepository   Code = "repository_of_another_user"
 	RepositoryReadOnly  Code = "repository_read_only"
 	RepositoryInUse     Code = "repository_in_use"
 	ObjectMissing       Code = "object_missing"
@@ -20,7 +21,6 @@ const (
 	DiskFull            Code = "disk_full"
 	BadSetting          Code = "bad_setting"
 	DamagedWorkspace    Code = "damaged_workspace"
-	ContentRewriting    Code = "content_rewriting"
 	UnsupportedPlatform Code = "unsupported_platform"
 
 	// Workspaces.
@@ -73,6 +73,7 @@ var Table = []Row{
 	{UnbornHead, 1, "The repository has no commit yet.", "Make a first commit, or name an existing one with --base."},
 	{UnknownRevision, 1, "The name is not a commit of this repository.", "Name a branch, a tag or a commit id; `git rev-parse NAME^{commit}` must print one."},
 	{UnsupportedFormat, 1, "The repository uses a format relofs does not read (SHA-256 object ids, reftable, an unknown extension).", "Use a repository in Git's default format; nothing was changed."},
+	{ForeignRepository, 1, "The repository belongs to another user; its configuration could run programs in your name, and what you write in it would be in the way of its owner.", "Run relofs as its owner, or allow it as for Git: `git config --global --add safe.directory DIR`."},
 	{RepositoryReadOnly, 1, "Git's directory of this repository cannot be written.", "Make it writable for this user; relofs keeps its objects, refs and state there."},
 	{RepositoryInUse, 1, "Another process has this repository's workspaces open.", "Stop the other daemon or program (its pid is in the message), then try again."},
 	{ObjectMissing, 1, "An object the repository refers to is not there.", "Run `git fsck`; in a partial clone, check that the remote can be reached."},
@@ -83,7 +84,6 @@ var Table = []Row{
 	{DiskFull, 1, "The disk that holds the repository is full.", "Free some space and repeat; what was written before is kept."},
 	{BadSetting, 1, "A relo.* setting has a value relofs does not know.", "See docs/settings.md for the values; `git config --unset KEY` restores the default."},
 	{DamagedWorkspace, 1, "The workspace's refs or its metadata cannot be read.", "`relofs recover` reports what is wrong; other workspaces are not affected."},
-	{ContentRewriting, 1, "The repository's settings or attributes rewrite file content, so a mounted view would differ from a checkout.", "Use a Git worktree for this repository for now."},
 	{UnsupportedPlatform, 1, "This platform cannot mount workspaces.", "Use Linux; mounts need FUSE and overlayfs."},
 
 	{BadAgentName, 2, "The agent's name is not allowed.", "Use letters, digits, '.', '_' and '-', at most 64, starting with a letter or digit, without '..' and not ending in '.lock' or '.'."},

@@ -11,10 +11,13 @@ import (
 // does exactly. The environment's GIT_* variables are dropped, so that nothing
 // redirects it; messages are in English; replace refs are not applied;
 // optional locks are not taken, so that the user's index is never rewritten;
-// nothing asks for a password. It runs in the common directory, which exists
-// and is never inside a mount of ours; callers may set Dir and add to Env.
+// nothing asks for a password; no hook and no fsmonitor program is run. It runs
+// in the common directory, which exists and is never inside a mount of ours;
+// callers may set Dir and add to Env.
 func (s *Store) Git(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"--git-dir=" + s.gitDir}, args...)...)
+	cmd := exec.CommandContext(ctx, "git", append([]string{
+		"--git-dir=" + s.gitDir, "-c", "core.fsmonitor=false", "-c", "core.hooksPath=" + os.DevNull,
+	}, args...)...)
 	cmd.Dir = s.commonDir
 	cmd.Env = gitEnvironment()
 	return cmd

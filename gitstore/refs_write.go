@@ -41,7 +41,7 @@ const ownRefs = "refs/relo/"
 // power cut the order holds on file systems with an ordered journal of
 // metadata, as ext4 and xfs.) No reflog is written for them. If any update is
 // a deletion or concerns another ref, all are made by one `git update-ref`,
-// which keeps reflogs and packed-refs and runs the repository's hooks.
+// which keeps reflogs and packed-refs.
 //
 // Errors: ErrRefChanged if a ref is not at Old; ErrRefLocked if another process
 // holds its lock for more than a second, as after a Git command was killed;

@@ -117,11 +117,11 @@ func (s *Store) Settings() (*Settings, error) {
 		}
 		item, out, _ = bytes.Cut(out, []byte{0})
 		p := parsePair(item)
-		settings.values[p.key] = p
 		file, isFile := strings.CutPrefix(string(origin), "file:")
 		if !isFile {
-			continue
+			continue // what Git() sets for the run
 		}
+		settings.values[p.key] = p
 		file = absoluteFrom(s.commonDir, file)
 		paths := []string{file}
 		if p.key == "include.path" || strings.HasPrefix(p.key, "includeif.") && strings.HasSuffix(p.key, ".path") {

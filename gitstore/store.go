@@ -36,7 +36,7 @@ type Store struct {
 // does (setup.c), to the root of the file system dir is on, but GIT_* variables
 // of the environment are ignored: the answer depends on dir alone.
 //
-// Errors: ErrNotRepository; ErrUnsupportedFormat for a repository whose format
+// Errors: ErrNotRepository; ErrForeignOwner; ErrUnsupportedFormat for a repository whose format
 // version or extensions this package does not know, SHA-256 and reftable among
 // them.
 func Open(dir string) (*Store, error) {
@@ -52,6 +52,9 @@ func Open(dir string) (*Store, error) {
 		gitDir:    found.gitDir,
 		commonDir: found.commonDir,
 		workTree:  format.workTree(found),
+	}
+	if err := s.checkOwner(); err != nil {
+		return nil, err
 	}
 	s.objects, err = openObjects(filepath.Join(s.commonDir, "objects"))
 	if err != nil {

@@ -168,3 +168,54 @@ func TestGitRunsUndisturbedByTheEnvironment(t *testing.T) {
 		t.Error("the locale is not C")
 	}
 }
+
+func TestRepositoryOfAnotherUserIsRefusedUnlessDeclaredSafe(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to give a repository away")
+	}
+	r := newRepository(t)
+	top := filepath.Dir(r.open().CommonDir())
+	ran := filepath.Join(t.TempDir(), "ran")
+	r.git("config", "core.fsmonitor", "touch "+ran+"; false")
+	if err := os.Chown(filepath.Join(top, ".git"), 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Setenv("SUDO_UID", "")
+	if _, err := gitstore.Open(top); !errors.Is(err, gitstore.ErrForeignOwner) {
+		t.Fatalf("opened: %v", err)
+	}
+	for value, want := range map[string]bool{
+		"*": true, top: true, filepath.Dir(top) + "/*": true,
+		filepath.Dir(top): false, "/elsewhere": false, top + "/*": true,
+	} {
+		config := "[safe]\n\tdirectory = " + value + "\n"
+		if err := os.WriteFile(filepath.Join(os.Getenv("HOME"), ".gitconfig"), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := gitstore.Open(top)
+		if got := err == nil; got != want {
+			t.Errorf("safe.directory=%s: opened %v (%v)", value, got, err)
+		}
+		if err == nil {
+			if out, err := s.Git(t.Context(), "--work-tree="+top, "status").CombinedOutput(); err != nil {
+				t.Errorf("git status: %v: %s", err, out)
+			}
+			s.Close()
+		}
+	}
+	t.Setenv("SUDO_UID", "65534")
+	os.Remove(filepath.Join(os.Getenv("HOME"), ".gitconfig"))
+	if s, err := gitstore.Open(top); err != nil {
+		t.Errorf("as root for the owner: %v", err)
+	} else {
+		s.Close()
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("the repository's fsmonitor program was run")
+	}
+	if err := os.Chown(filepath.Join(top, ".git"), 0, 0); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -109,6 +109,7 @@ var (
 	ErrWrongKind         = errors.New("object is of another type")
 	ErrNotRepository     = errors.New("not a Git repository")
 	ErrUnsupportedFormat = errors.New("repository format is not supported")
+	ErrForeignOwner      = errors.New("repository of another user")
 	ErrRefNotFound       = errors.New("ref not found")
 	ErrRefChanged        = errors.New("ref was moved by someone else")
 	ErrRefLocked         = errors.New("ref is locked by another process")

@@ -304,6 +304,7 @@ var errorCodes = []struct {
 }{
 	{gitstore.ErrNotRepository, errcode.NotRepository},
 	{gitstore.ErrUnsupportedFormat, errcode.UnsupportedFormat},
+	{gitstore.ErrForeignOwner, errcode.ForeignRepository},
 	{gitstore.ErrUnbornHead, errcode.UnbornHead},
 	{gitstore.ErrUnknownRevision, errcode.UnknownRevision},
 	{gitstore.ErrHostileTree, errcode.HostileTree},

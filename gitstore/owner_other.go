@@ -1,0 +1,5 @@
+//go:build !unix
+
+package gitstore
+
+func (s *Store) checkOwner() error { return nil }
