@@ -13,6 +13,7 @@ import (
 	"github.com/relofs/relofs/api"
 	"github.com/relofs/relofs/errcode"
 	"github.com/relofs/relofs/gitstore"
+	"github.com/relofs/relofs/mountmgr"
 	"github.com/relofs/relofs/overlay"
 )
 
@@ -22,6 +23,7 @@ import (
 type applyInput struct {
 	Repository string      `json:"repository"` // common directory
 	Directory  string      `json:"directory"`  // the mounted workspace
+	Upper      string      `json:"upper"`      // its upper directory, by which the mount is known
 	Scratch    string      `json:"scratch"`    // for temporary files
 	Steps      []applyStep `json:"steps"`
 }
@@ -37,9 +39,12 @@ type applyStep struct {
 // applyThroughMount changes files of a mounted workspace in a child process;
 // see the package documentation. The caller holds the workspace's turn, so it
 // stays mounted.
-func applyThroughMount(ctx context.Context, w *workspace, steps []overlay.Step) error {
+func applyThroughMount(ctx context.Context, w *workspace, upper string, steps []overlay.Step) error {
 	_, directory := w.where()
-	in := applyInput{Repository: w.repository.dir, Directory: directory, Scratch: w.repository.engine.StateDir()}
+	in := applyInput{
+		Repository: w.repository.dir, Directory: directory, Upper: upper,
+		Scratch: w.repository.engine.StateDir(),
+	}
 	for _, s := range steps {
 		in.Steps = append(in.Steps, applyStep{[]byte(s.Path), s.Mode, s.OID})
 	}
@@ -94,5 +99,16 @@ func Apply(ctx context.Context, input io.Reader) error {
 	for i, s := range in.Steps {
 		steps[i] = overlay.Step{Path: string(s.Path), Mode: s.Mode, OID: s.OID}
 	}
-	return overlay.ApplyToDir(ctx, store, in.Directory, in.Scratch, steps)
+	// A directory above the mount point may have been renamed, and another be in
+	// its place by now: only the workspace itself may be changed, whatever
+	// happens to its path from here on.
+	dir, err := os.Open(in.Directory)
+	if err != nil {
+		return errcode.New(errcode.NotMounted, err, "cannot open the workspace's directory")
+	}
+	defer dir.Close()
+	if err := mountmgr.CheckWorkspace(dir, in.Upper); err != nil {
+		return err
+	}
+	return overlay.ApplyToDir(ctx, store, fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), in.Scratch, steps)
 }

@@ -43,11 +43,16 @@ func withWorkspace[Resp any](ctx context.Context, d *daemon, t api.Target, fn fu
 
 // inTurn is withWorkspace in the workspace's turn.
 func inTurn[Resp any](ctx context.Context, d *daemon, t api.Target, fn func(*workspace, *overlay.Workspace) (*Resp, error)) (*Resp, error) {
-	return withWorkspace(ctx, d, t, func(w *workspace, ws *overlay.Workspace) (*Resp, error) {
+	return withWorkspace(ctx, d, t, func(w *workspace, _ *overlay.Workspace) (*Resp, error) {
 		if err := w.take(ctx); err != nil {
 			return nil, err
 		}
 		defer w.give()
+		// Asked again: it may have been removed, and another made, meanwhile.
+		ws, err := w.repository.engine.Workspace(w.agent)
+		if err != nil {
+			return nil, err
+		}
 		return fn(w, ws)
 	})
 }
@@ -283,8 +288,18 @@ func (d *daemon) show(ctx context.Context, req api.ShowRequest, out *stream) err
 // the mount.
 func (d *daemon) rewind(ctx context.Context, t api.Target, fn func(*overlay.Workspace, overlay.ApplyFunc) (overlay.Revision, error)) (*api.RevisionResponse, error) {
 	return inTurn(ctx, d, t, func(w *workspace, ws *overlay.Workspace) (*api.RevisionResponse, error) {
+		layers, err := ws.Layers()
+		if err != nil {
+			return nil, err
+		}
+		if state, directory := w.where(); state == api.Mounted {
+			// What is at that path otherwise is not to be changed.
+			if err := d.manager.InPlace(directory); err != nil {
+				return nil, err
+			}
+		}
 		rev, err := fn(ws, func(ctx context.Context, steps []overlay.Step) error {
-			return applyThroughMount(ctx, w, steps)
+			return applyThroughMount(ctx, w, layers.Upper, steps)
 		})
 		if err != nil {
 			return nil, err

@@ -314,3 +314,44 @@ func TestRemovedWorkspaceLeavesNothing(t *testing.T) {
 	}
 	create(t, client, repo, "alice").wantContent("a.txt", "one\n")
 }
+
+// A mount goes along when a directory above it is renamed. What is then at its
+// old path is somebody else's: undo must not touch it, and unmount must find the
+// workspace all the same.
+func TestUndoTouchesNothingWhereAMovedMountWas(t *testing.T) {
+	needMounts(t)
+	environment(t)
+	client := connect(t)
+	a := create(t, client, newRepository(t), "ada")
+	if _, err := client.Unmount(t.Context(), api.UnmountRequest{Target: a.Target}); err != nil {
+		t.Fatal(err)
+	}
+	top := t.TempDir()
+	a.dir = filepath.Join(top, "old", "ada")
+	if _, err := client.Mount(t.Context(), api.MountRequest{Target: a.Target, Directory: a.dir}); err != nil {
+		t.Fatal(err)
+	}
+	a.write("mine", "the agent's")
+	if err := os.Rename(filepath.Join(top, "old"), filepath.Join(top, "new")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(a.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a.write("mine", "the user's")
+
+	if _, err := client.Undo(t.Context(), a.Target); !errors.Is(err, errcode.NotMounted) {
+		t.Errorf("undo: %v, want %s", err, errcode.NotMounted)
+	}
+	a.wantContent("mine", "the user's")
+	if _, err := client.Unmount(t.Context(), api.UnmountRequest{Target: a.Target}); err != nil {
+		t.Error(err)
+	}
+	if left := mountsBelow(t, top); left != "" {
+		t.Errorf("mounted after unmount:\n%s", left)
+	}
+	if _, err := client.Undo(t.Context(), a.Target); err != nil {
+		t.Errorf("undo once unmounted: %v", err)
+	}
+	a.wantContent("mine", "the user's")
+}

@@ -284,32 +284,33 @@ func (m *Manager) unmountOverlay(w *workspace, force bool) error {
 	if err != nil {
 		return errcode.New(errcode.MountFailed, err, "unmounting %s", w.Target)
 	}
+	point := pointOf(mounts, w)
+	if point == "" {
+		return nil // someone else has unmounted it
+	}
 	layers, ours := 0, false // mounted there, down to the workspace
 	for i := len(mounts) - 1; i >= 0 && !ours; i-- {
-		if e := &mounts[i]; e.point == w.Target {
+		if e := &mounts[i]; e.point == point {
 			layers++
 			ours = e.isOverlay() && e.upperDir() == w.Upper
 		}
 	}
-	if !ours {
-		return nil // someone else has unmounted it
-	}
 	if layers > 1 && !force {
-		top := topmost(mounts, w.Target)
-		return errcode.New(errcode.MountBusy, nil, "unmounting %s: %s (%s) is mounted on top of it", w.Target, top.source, top.fsType)
+		top := topmost(mounts, point)
+		return errcode.New(errcode.MountBusy, nil, "unmounting %s: %s (%s) is mounted on top of it", point, top.source, top.fsType)
 	}
 	for ; layers > 1; layers-- {
-		if err := detach(w.Target, true); err != nil {
+		if err := detach(point, true); err != nil {
 			break // the last one says what is wrong
 		}
 	}
 	for try := 1; ; try++ {
-		err = detach(w.Target, force)
+		err = detach(point, force)
 		if !errors.Is(err, unix.EBUSY) {
 			break
 		}
 		if try == busyTries {
-			return explainBusy(w.Target, mounts)
+			return explainBusy(point, mounts)
 		}
 		time.Sleep(busyWait)
 	}
@@ -321,6 +322,65 @@ func (m *Manager) unmountOverlay(w *workspace, force bool) error {
 		return errcode.New(code, err, "unmounting %s", w.Target)
 	}
 	return nil
+}
+
+// pointOf returns where a workspace is mounted, "" if it is not. That is its
+// target unless somebody renamed a directory above it: a mount goes along.
+func pointOf(mounts []mountEntry, w *workspace) string {
+	point := ""
+	for i := range mounts {
+		if e := &mounts[i]; e.isOverlay() && e.upperDir() == w.Upper {
+			if e.point == w.Target {
+				return w.Target
+			}
+			point = e.point
+		}
+	}
+	return point
+}
+
+// InPlace returns nil if the workspace Mount made appear at target is there. It
+// is not after a directory above it was renamed, and then Unmount still finds
+// it, or after somebody unmounted it. Only the list of mounts is looked at.
+//
+// Errors: NotMounted.
+func (m *Manager) InPlace(target string) error {
+	w := m.find(target)
+	if w == nil {
+		return errcode.New(errcode.NotMounted, nil, "no workspace is mounted at %s", target)
+	}
+	mounts, err := readMounts()
+	if err != nil {
+		return errcode.New(errcode.MountFailed, err, "looking for workspace %s", w.Name)
+	}
+	switch point := pointOf(mounts, w); point {
+	case w.Target:
+		return nil
+	case "":
+		return errcode.New(errcode.NotMounted, nil, "workspace %s is not at %s any more", w.Name, target)
+	default:
+		return errcode.New(errcode.NotMounted, nil, "workspace %s was moved from %s to %s; unmount it first", w.Name, target, point)
+	}
+}
+
+// CheckWorkspace returns nil if the open directory dir is the root of the
+// mounted workspace with this upper directory, else errcode.NotMounted.
+func CheckWorkspace(dir *os.File, upper string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return errcode.New(errcode.NotMounted, err, "%s", dir.Name())
+	}
+	mounts, err := readMounts()
+	if err != nil {
+		return errcode.New(errcode.MountFailed, err, "looking for the workspace at %s", dir.Name())
+	}
+	for i := range mounts {
+		e := &mounts[i]
+		if e.isOverlay() && e.upperDir() == upper && unix.Mkdev(e.major, e.minor) == st.Dev {
+			return nil
+		}
+	}
+	return errcode.New(errcode.NotMounted, nil, "%s is not the workspace's directory any more", dir.Name())
 }
 
 // detach is umount2(2), which does not enter what is mounted at target

@@ -22,6 +22,9 @@ func (w *Workspace) Remove(ctx context.Context, force bool) error {
 	if w.attached {
 		return errcode.New(errcode.WorkspaceMounted, nil, "workspace %s is mounted at %s", w.agent, w.meta.MountPoint)
 	}
+	if errcode.Of(w.damage) == errcode.WorkspaceNotFound {
+		return w.damage // what has its name by now is another workspace
+	}
 	if !force {
 		if _, err := w.sync(ctx); err != nil {
 			return err
