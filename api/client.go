@@ -179,12 +179,11 @@ func (c *Client) Settle(ctx context.Context, t Target) (*SettleResponse, error) 
 
 // Remove unmounts and removes a workspace. Without Force it refuses one with
 // changes (errcode.UndecidedChanges) and leaves it as it is, mounted or not.
-func (c *Client) Remove(ctx context.Context, req RemoveRequest) error {
+func (c *Client) Remove(ctx context.Context, req RemoveRequest) (*RemoveResponse, error) {
 	if err := resolve(&req.Repository, nil); err != nil {
-		return err
+		return nil, err
 	}
-	_, err := call[Empty](ctx, c, "remove", req)
-	return err
+	return call[RemoveResponse](ctx, c, "remove", req)
 }
 
 // Recover checks and mends the workspaces of a repository.

@@ -205,6 +205,14 @@ type RemoveRequest struct {
 	Force bool `json:"force,omitempty"` // also with undecided changes or a busy directory
 }
 
+// RemoveResponse names what was removed: the commit brings it back until Git's
+// garbage collection. They are zero where a workspace's refs were gone already.
+type RemoveResponse struct {
+	Removed  string `json:"removed"`
+	Revision int    `json:"revision"`
+	Commit   string `json:"commit"`
+}
+
 // RecoverRequest checks the workspaces of a repository.
 type RecoverRequest struct {
 	Repository string `json:"repository"`

@@ -31,9 +31,8 @@ type applyInput struct {
 // applyStep is an overlay.Step whose path keeps bytes that are not UTF-8: a
 // []byte is base64 in JSON.
 type applyStep struct {
-	Path []byte        `json:"path"`
-	Mode gitstore.Mode `json:"mode"`
-	OID  gitstore.OID  `json:"oid"`
+	Path []byte       `json:"path"`
+	Step overlay.Step `json:"step"` // but for its path
 }
 
 // applyThroughMount changes files of a mounted workspace in a child process;
@@ -46,7 +45,9 @@ func applyThroughMount(ctx context.Context, w *workspace, upper string, steps []
 		Scratch: w.repository.engine.StateDir(),
 	}
 	for _, s := range steps {
-		in.Steps = append(in.Steps, applyStep{[]byte(s.Path), s.Mode, s.OID})
+		path := []byte(s.Path)
+		s.Path = ""
+		in.Steps = append(in.Steps, applyStep{path, s})
 	}
 	input, err := json.Marshal(in)
 	if err != nil {
@@ -97,7 +98,8 @@ func Apply(ctx context.Context, input io.Reader) error {
 	defer store.Close()
 	steps := make([]overlay.Step, len(in.Steps))
 	for i, s := range in.Steps {
-		steps[i] = overlay.Step{Path: string(s.Path), Mode: s.Mode, OID: s.OID}
+		steps[i] = s.Step
+		steps[i].Path = string(s.Path)
 	}
 	// A directory above the mount point may have been renamed, and another be in
 	// its place by now: only the workspace itself may be changed, whatever

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/relofs/relofs/api"
@@ -93,7 +95,7 @@ func (d *daemon) create(ctx context.Context, req api.CreateRequest) (*api.MountR
 			return nil, err
 		}
 	}
-	if err := checkMaterialization(r); err != nil {
+	if err := errors.Join(checkMaterialization(r), outsideCheckout(r, req.Directory)); err != nil {
 		return nil, err
 	}
 	if req.Directory == "" {
@@ -168,8 +170,24 @@ func (d *daemon) mountMethod(ctx context.Context, req api.MountRequest) (*api.Mo
 		return nil, err
 	}
 	return inTurn(ctx, d, req.Target, func(w *workspace, ws *overlay.Workspace) (*api.MountResponse, error) {
+		if err := outsideCheckout(w.repository, req.Directory); err != nil {
+			return nil, err
+		}
 		return d.mountInTurn(w, ws, req.Directory, at.prefix, start)
 	})
+}
+
+// outsideCheckout refuses a mount point that somebody named in the user's own
+// checkout: Git would see all of the view as untracked files there.
+func outsideCheckout(r *repository, dir string) error {
+	top := r.engine.Store().WorkTree()
+	if top == "" || dir == "" {
+		return nil
+	}
+	if _, inside := below(dir, top); inside {
+		return errcode.New(errcode.MountPointBad, nil, "mount point %s lies in the checkout %s", dir, top)
+	}
+	return nil
 }
 
 // mountInTurn mounts a workspace unless it is mounted, for the holder of the
@@ -264,16 +282,43 @@ func (d *daemon) sync(ctx context.Context, t api.Target) (*api.SyncResponse, err
 	})
 }
 
+// fromRoot returns paths, which start at the directory dir of a checkout or a
+// workspace, from its root.
+func (d *daemon) fromRoot(dir string, paths []string) ([]string, error) {
+	at, err := d.locate(dir)
+	if err != nil || at.prefix == "" {
+		return paths, err
+	}
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		if out[i] = p; !path.IsAbs(p) {
+			out[i] = path.Join(at.prefix, p)
+		}
+	}
+	return out, nil
+}
+
 func (d *daemon) diff(ctx context.Context, req api.DiffRequest, out *stream) error {
-	_, err := withWorkspace(ctx, d, req.Target, func(_ *workspace, ws *overlay.Workspace) (*api.Empty, error) {
+	paths, err := d.fromRoot(req.Repository, req.Paths)
+	if err != nil {
+		return err
+	}
+	_, err = withWorkspace(ctx, d, req.Target, func(_ *workspace, ws *overlay.Workspace) (*api.Empty, error) {
 		return nil, ws.Diff(ctx, out, overlay.DiffOptions{
-			From: req.From, To: req.To, Stat: req.Stat, Color: req.Color, Paths: req.Paths,
+			From: req.From, To: req.To, Stat: req.Stat, Color: req.Color, Paths: paths,
 		})
 	})
 	return err
 }
 
 func (d *daemon) show(ctx context.Context, req api.ShowRequest, out *stream) error {
+	if strings.HasPrefix(req.Path, "./") || strings.HasPrefix(req.Path, "../") { // as Git has it
+		paths, err := d.fromRoot(req.Repository, []string{req.Path})
+		if err != nil {
+			return err
+		}
+		req.Path = paths[0]
+	}
 	_, err := withWorkspace(ctx, d, req.Target, func(_ *workspace, ws *overlay.Workspace) (*api.Empty, error) {
 		file, err := ws.Show(ctx, req.Revision, req.Path)
 		if err != nil {
@@ -321,8 +366,12 @@ func (d *daemon) redo(ctx context.Context, t api.Target) (*api.RevisionResponse,
 }
 
 func (d *daemon) restore(ctx context.Context, req api.RestoreRequest) (*api.RevisionResponse, error) {
+	paths, err := d.fromRoot(req.Repository, req.Paths)
+	if err != nil {
+		return nil, err
+	}
 	return d.rewind(ctx, req.Target, func(ws *overlay.Workspace, apply overlay.ApplyFunc) (overlay.Revision, error) {
-		return ws.Restore(ctx, req.To, req.Paths, apply)
+		return ws.Restore(ctx, req.To, paths, apply)
 	})
 }
 
@@ -339,8 +388,21 @@ func (d *daemon) settle(ctx context.Context, t api.Target) (*api.SettleResponse,
 // remove unmounts and removes a workspace. A refusal leaves it as it was: what
 // can be known before the unmount is asked before it, and if the last writes
 // were made in between, the workspace is mounted again.
-func (d *daemon) remove(ctx context.Context, req api.RemoveRequest) (*api.Empty, error) {
-	return inTurn(ctx, d, req.Target, func(w *workspace, ws *overlay.Workspace) (*api.Empty, error) {
+func (d *daemon) remove(ctx context.Context, req api.RemoveRequest) (*api.RemoveResponse, error) {
+	resp, err := d.removeWorkspace(ctx, req)
+	if !req.Force || !errors.Is(err, errcode.WorkspaceNotFound) {
+		return resp, err
+	}
+	r, _, err := d.use(ctx, req.Repository)
+	if err != nil {
+		return nil, err
+	}
+	defer d.release(r)
+	return &api.RemoveResponse{Removed: req.Agent}, r.engine.RemoveOrphan(req.Agent)
+}
+
+func (d *daemon) removeWorkspace(ctx context.Context, req api.RemoveRequest) (*api.RemoveResponse, error) {
+	return inTurn(ctx, d, req.Target, func(w *workspace, ws *overlay.Workspace) (*api.RemoveResponse, error) {
 		state, directory := w.where()
 		if state == api.Mounted {
 			if !req.Force {
@@ -348,7 +410,7 @@ func (d *daemon) remove(ctx context.Context, req api.RemoveRequest) (*api.Empty,
 					return nil, err
 				}
 				if info := ws.Info(); info.Changed {
-					return nil, errcode.New(errcode.UndecidedChanges, nil, "workspace %s has changes nobody has decided on (revision %d)", w.agent, info.Revision)
+					return nil, errcode.New(errcode.UndecidedChanges, nil, "workspace %s has changes nobody has decided on (revision %d, commit %s)", w.agent, info.Revision, info.Commit)
 				}
 			}
 			if _, err := d.unmountInTurn(w, unmountOptions{force: req.Force}); err != nil {
@@ -361,7 +423,8 @@ func (d *daemon) remove(ctx context.Context, req api.RemoveRequest) (*api.Empty,
 			}
 			return nil, err
 		}
-		return &api.Empty{}, nil
+		info := ws.Info()
+		return &api.RemoveResponse{Removed: w.agent, Revision: info.Revision, Commit: info.Commit.String()}, nil
 	})
 }
 

@@ -202,7 +202,8 @@ func TestRefusalsChangeNothing(t *testing.T) {
 			return err
 		}, errcode.MountBusy},
 		"remove one with changes": {func() error {
-			return client.Remove(ctx, api.RemoveRequest{Target: alice.Target})
+			_, err := client.Remove(ctx, api.RemoveRequest{Target: alice.Target})
+			return err
 		}, errcode.UndecidedChanges},
 		"settle a mounted one": {func() error {
 			_, err := client.Settle(ctx, alice.Target)
@@ -300,7 +301,7 @@ func TestRemovedWorkspaceLeavesNothing(t *testing.T) {
 	repo := newRepository(t)
 	alice := create(t, client, repo, "alice")
 	alice.write("a.txt", "changed\n")
-	if err := client.Remove(t.Context(), api.RemoveRequest{Target: alice.Target, Force: true}); err != nil {
+	if _, err := client.Remove(t.Context(), api.RemoveRequest{Target: alice.Target, Force: true}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(filepath.Dir(alice.dir)); !errors.Is(err, os.ErrNotExist) {

@@ -75,7 +75,7 @@ var Table = []Row{
 	{UnsupportedFormat, 1, "The repository uses a format relofs does not read (SHA-256 object ids, reftable, an unknown extension).", "Use a repository in Git's default format; nothing was changed."},
 	{ForeignRepository, 1, "The repository belongs to another user; its configuration could run programs in your name, and what you write in it would be in the way of its owner.", "Run relofs as its owner, or allow it as for Git: `git config --global --add safe.directory DIR`."},
 	{RepositoryReadOnly, 1, "Git's directory of this repository cannot be written.", "Make it writable for this user; relofs keeps its objects, refs and state there."},
-	{RepositoryInUse, 1, "Another process has this repository's workspaces open.", "Stop the other daemon or program (its pid is in the message), then try again."},
+	{RepositoryInUse, 1, "Another process has this repository's workspaces open.", "Stop the other daemon or program (its pid is in the message), then try again; if it is your own daemon, because the repository was moved, `relofs daemon stop`."},
 	{ObjectMissing, 1, "An object the repository refers to is not there.", "Run `git fsck`; in a partial clone, check that the remote can be reached."},
 	{ObjectCorrupt, 1, "An object of the repository is damaged.", "Run `git fsck` and restore the object, for example by fetching it from another clone."},
 	{ObjectTooLarge, 1, "A commit or tree of the repository is larger than relofs holds in memory (256 MiB).", "Name another revision; such an object is not made by Git itself."},
@@ -101,7 +101,7 @@ var Table = []Row{
 
 	{MountPointInUse, 3, "Something is mounted there already.", "Choose another directory, or unmount what is there."},
 	{MountPointNotEmpty, 3, "The directory has files in it.", "Choose an empty or a new directory; relofs never hides files below a mount."},
-	{MountPointBad, 1, "The mount point cannot be used.", "Name a directory that can be created and lies outside every workspace and every .git."},
+	{MountPointBad, 1, "The mount point cannot be used.", "Name a directory that can be created and lies outside the checkout, every workspace and every .git."},
 	{NotMounted, 3, "The workspace is not mounted.", "`relofs mount AGENT` mounts it."},
 	{MountBusy, 3, "Programs still use the mounted directory.", "End them (`fuser -vm DIR` lists them) or use --force, which detaches the directory and keeps what was written."},
 	{NoFuseDevice, 1, "/dev/fuse is missing or cannot be opened.", "Load the fuse module, or give the container the device: --device /dev/fuse."},

@@ -132,7 +132,10 @@ func TestUnprivilegedProcessIsToldSo(t *testing.T) {
 	}
 	cmd := runSelf("unprivileged", w.dir)
 	cmd.Path = exe
-	cmd.Env = append(cmd.Env, "HOME="+own, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*")
+	if err := os.WriteFile(filepath.Join(own, ".gitconfig"), []byte("[safe]\n\tdirectory = *\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(cmd.Env, "HOME="+own)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.Output()
 	if want := fmt.Sprintf("%s %[1]s", errcode.NotPrivileged); err != nil || string(out) != want {

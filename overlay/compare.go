@@ -180,8 +180,8 @@ type File struct {
 	Entries []string
 }
 
-// Show opens path as it is in revision rev (a number, RevBase or RevLatest;
-// empty for the newest after publishing what is pending).
+// Show opens path as it is in revision rev (a number or RevBase; RevLatest or
+// nothing is the newest, after publishing what is pending).
 func (w *Workspace) Show(ctx context.Context, rev, path string) (*File, error) {
 	path, err := cleanPath(path)
 	if err != nil {
@@ -223,7 +223,7 @@ func (w *Workspace) Show(ctx context.Context, rev, path string) (*File, error) {
 func (w *Workspace) showTree(ctx context.Context, rev string) (gitstore.OID, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if rev == "" {
+	if rev == "" || rev == RevLatest {
 		if _, err := w.sync(ctx); err != nil {
 			return gitstore.ZeroOID, err
 		}

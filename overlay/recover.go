@@ -2,10 +2,13 @@ package overlay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/relofs/relofs/gitstore"
 )
 
 // RecoverReport tells what Recover found.
@@ -76,11 +79,15 @@ func (e *Engine) adoptNew() error {
 func (w *Workspace) recover(ctx context.Context) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	var done string
 	oid, err := w.engine.store.Ref(overlayRef(w.agent))
+	if errors.Is(err, gitstore.ErrRefNotFound) && w.damage == nil {
+		oid, err = w.head.commit, w.restoreRefs()
+		done = fmt.Sprintf("workspace %s: its refs were deleted by somebody else and are back", w.agent)
+	}
 	if err != nil {
 		return "", coded(err, "read its ref")
 	}
-	var done string
 	if w.damage != nil || oid != w.head.commit {
 		moved := w.damage == nil
 		if w.damage = w.loadLocked(oid); w.damage != nil {
@@ -120,6 +127,18 @@ func (w *Workspace) recover(ctx context.Context) (string, error) {
 		return done, err
 	}
 	return fmt.Sprintf("workspace %s: completed an interrupted %s", w.agent, it.Kind), nil
+}
+
+// restoreRefs writes the refs of a workspace again that somebody deleted.
+func (w *Workspace) restoreRefs() error {
+	if _, err := w.engine.store.Tree(w.head.tree); err != nil && w.head.tree != emptyTree {
+		return err
+	}
+	updates := []gitstore.RefUpdate{{Name: overlayRef(w.agent), New: w.head.commit}}
+	if _, err := w.engine.store.Ref(baseRef(w.agent)); errors.Is(err, gitstore.ErrRefNotFound) {
+		updates = append([]gitstore.RefUpdate{{Name: baseRef(w.agent), New: w.head.Base}}, updates...)
+	}
+	return w.engine.store.UpdateRefs(updates...)
 }
 
 // recoverRewind repeats an undo, redo or restore; the upper may hold any part of

@@ -57,6 +57,25 @@ func (w *Workspace) finishRemove() error {
 	return w.engine.state.forget(w.agent)
 }
 
+// RemoveOrphan deletes what is left on disk of a workspace whose refs are gone,
+// or returns errcode.WorkspaceNotFound if nothing is. A workspace that exists is
+// not touched.
+func (e *Engine) RemoveOrphan(agent string) error {
+	if err := ValidName(agent); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock() // held across the removal, so that no workspace begins meanwhile
+	dir := newWorkspace(e, agent).dir
+	if _, err := os.Lstat(dir); err != nil || e.workspaces[agent] != nil {
+		return errcode.New(errcode.WorkspaceNotFound, nil, "no workspace %s in %s", agent, e.store.CommonDir())
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return coded(err, "delete the files of %s", agent)
+	}
+	return e.state.forget(agent)
+}
+
 func (w *Workspace) deleteRefs() error {
 	refs, err := w.engine.store.Refs(refPrefix + w.agent + "/")
 	if err != nil {
@@ -80,7 +99,7 @@ func (w *Workspace) sweepOrphan() error {
 			return coded(err, "read %s", w.upperDir())
 		}
 		if len(entries) > 0 {
-			return errcode.New(errcode.DamagedWorkspace, nil, "%s holds files of a workspace %s whose refs are gone", w.upperDir(), w.agent)
+			return errcode.New(errcode.DamagedWorkspace, nil, "%s holds files of a workspace %s whose refs are gone; `relofs remove %s --force` deletes them", w.upperDir(), w.agent, w.agent)
 		}
 	}
 	if err := os.RemoveAll(w.dir); err != nil {

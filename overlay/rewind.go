@@ -203,7 +203,7 @@ func (w *Workspace) finishRewind(it intent) error {
 // that fails too, the mixture stays for the next capture to record: every
 // content concerned is in a revision.
 func (w *Workspace) takeBack(ctx context.Context, apply ApplyFunc, diffs []difference, cause error) error {
-	err := w.applySteps(context.WithoutCancel(ctx), apply, stepsOf(reversed(diffs)))
+	err := w.applySteps(context.WithoutCancel(ctx), apply, stepsBack(diffs))
 	err = errors.Join(err, w.saveMeta(func(m *meta) { m.Intent = nil }))
 	if err != nil {
 		return errcode.New(errcode.Of(cause), errors.Join(cause, err), "workspace %s now holds parts of both revisions; `relofs log` lists them", w.agent)

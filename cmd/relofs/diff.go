@@ -61,7 +61,7 @@ func (t *tool) showCommand() *cli.Command {
 		Name:        "show",
 		Usage:       "print a file of a workspace, or list a directory",
 		UsageText:   "relofs show AGENT[@REV]:PATH",
-		Description: "Without REV the newest revision is shown; pending writes are published first.\nPATH starts at the workspace's root. With --json the content is base64.",
+		Description: "Without REV the newest revision is shown; pending writes are published first.\nPATH starts at the workspace's root, or with ./ at the working directory. With --json the content is base64.",
 		Action: func(c *cli.Context) error {
 			args, err := take(c, 1, 1)
 			if err != nil {

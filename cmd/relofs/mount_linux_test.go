@@ -111,7 +111,7 @@ func TestACommandsDataIsJSON(t *testing.T) {
 		{"daemon start", new(api.DaemonStatus)},
 		{"unmount ada", new(api.UnmountResponse)},
 		{"settle ada", new(api.SettleResponse)},
-		{"remove ada", new(map[string]string)},
+		{"remove ada", new(api.RemoveResponse)},
 		{"daemon stop", new(api.StopResponse)},
 	} {
 		r := run(t, repo, append(strings.Fields(c.line), "--json")...)

@@ -17,9 +17,14 @@ func (t *tool) removeCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "force", Usage: "also with changes, and while programs use the directory"},
 		},
-		Action: onAgent(t, func(c *cli.Context, client *api.Client, target api.Target) (map[string]string, error) {
-			err := client.Remove(c.Context, api.RemoveRequest{Target: target, Force: c.Bool("force")})
-			return map[string]string{"removed": target.Agent}, err
-		}, func(agent string, _ map[string]string) { fmt.Fprintf(t.out, "Removed %s.\n", agent) }),
+		Action: onAgent(t, func(c *cli.Context, client *api.Client, target api.Target) (*api.RemoveResponse, error) {
+			return client.Remove(c.Context, api.RemoveRequest{Target: target, Force: c.Bool("force")})
+		}, func(agent string, resp *api.RemoveResponse) {
+			if resp.Commit == "" {
+				fmt.Fprintf(t.out, "Removed what was left of %s.\n", agent)
+				return
+			}
+			fmt.Fprintf(t.out, "Removed %s; its revision %d was commit %s.\n", agent, resp.Revision, resp.Commit)
+		}),
 	}
 }

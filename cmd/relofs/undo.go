@@ -37,7 +37,7 @@ func (t *tool) restoreCommand() *cli.Command {
 		Name:        "restore",
 		Usage:       "bring back a revision, or some paths of it",
 		UsageText:   "relofs restore AGENT --to REV [-- PATH...]",
-		Description: "REV is a revision's number or \"base\". The result is a new revision.\nPATH starts at the workspace's root.",
+		Description: "REV is a revision's number or \"base\". The result is a new revision.\nPATH starts at the working directory, as in Git.",
 		Flags:       []cli.Flag{&cli.StringFlag{Name: "to", Usage: "the revision `REV` to bring back"}},
 		Action: func(c *cli.Context) error {
 			o := operandsOf(c)

@@ -68,7 +68,7 @@ func TestJSONShapesAreStable(t *testing.T) {
 		{[]string{"mount", "alice"}, of("workspace", workspace) + " prefix created already_mounted engine_us mount_us"},
 		{[]string{"recover"}, "workspaces " + of("workspaces[]", workspace) + " repaired problems"},
 		{[]string{"daemon", "status"}, "pid version socket log started repositories mounts mounts[].agent mounts[].repository mounts[].directory mounts[].read_only problems"},
-		{[]string{"remove", "bob"}, "removed"},
+		{[]string{"remove", "bob"}, "commit removed revision"},
 		{[]string{"path", "nobody"}, "error error.code error.message error.remedy"},
 	} {
 		out := r.Try(r.Dir, append([]string{"--json"}, test.args...)...).Stdout
