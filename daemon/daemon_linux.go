@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +24,10 @@ import (
 
 const (
 	// blobCache bounds the decoded blobs held in memory for all mounts.
-	blobCache = 64 << 20
+	blobCache = 32 << 20
+	// gcPercent trades processor time for memory: most of what the daemon
+	// allocates lives for one READ.
+	gcPercent = 50
 	// callGrace is how long calls under way may take when the daemon stops
 	// before they are cancelled.
 	callGrace = 5 * time.Second
@@ -60,6 +64,7 @@ type daemon struct {
 }
 
 func newDaemon(place rendezvous.Place, log *slog.Logger, opts Options) (*daemon, error) {
+	debug.SetGCPercent(gcPercent)
 	d := &daemon{
 		place: place, log: log, started: time.Now(), idleAfter: cmp.Or(opts.idleAfter, idleAfter),
 		stopAsked: make(chan struct{}), stopped: make(chan struct{}),
