@@ -6,7 +6,7 @@
 // knows what each step has to do:
 //
 //   - On a file system whose journal records names and allocations of all files
-//     in the order they were made (ext4, xfs), Stage waits until the data is
+//     in the order they were made (xfs, and ext4 if it has one), Stage waits until the data is
 //     with the disk, Order has nothing to do, and Commit is one fsync, whose
 //     commit of the journal (and flush of the disk's cache before it) makes all
 //     of it durable at once. So a power cut leaves all of a publication or none.
@@ -26,7 +26,11 @@ import (
 )
 
 // Log is the way of one place. The zero value takes the careful way.
-type Log struct{ ordered bool }
+type Log struct{ ordered, later bool }
+
+// OrLater is l where one wait makes all durable, and elsewhere a Log that waits
+// for nothing: for what costs nothing to make anew if a power cut takes it.
+func (l Log) OrLater() Log { return Log{ordered: l.ordered, later: !l.ordered} }
 
 // LogOf returns the Log of what is published in the given directories, which
 // exist.
@@ -37,6 +41,9 @@ func LogOf(dirs ...string) Log { return Log{ordered: oneOrderedJournal(dirs)} }
 func (l Log) Stage(files ...*os.File) error {
 	for _, f := range files {
 		startWriteback(f)
+	}
+	if l.later {
+		return nil
 	}
 	for _, f := range files {
 		wait := f.Sync
@@ -52,7 +59,7 @@ func (l Log) Stage(files ...*os.File) error {
 
 // Order makes the names in dir durable no later than what is done next.
 func (l Log) Order(dir string) error {
-	if l.ordered {
+	if l.ordered || l.later {
 		return nil
 	}
 	return syncDir(dir)
@@ -61,6 +68,9 @@ func (l Log) Order(dir string) error {
 // Commit makes what was staged, and the names in dirs, durable. The last one is
 // where a name was changed last. A directory that is gone is left out.
 func (l Log) Commit(dirs ...string) error {
+	if l.later {
+		return nil
+	}
 	if l.ordered && len(dirs) > 0 {
 		dirs = dirs[len(dirs)-1:]
 	}

@@ -1,7 +1,9 @@
 package durable
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +29,18 @@ func oneOrderedJournal(dirs []string) bool {
 	if err := unix.Statfs(dirs[0], &fs); err != nil {
 		return false
 	}
-	return fs.Type == unix.EXT4_SUPER_MAGIC || fs.Type == unix.XFS_SUPER_MAGIC
+	return fs.Type == unix.XFS_SUPER_MAGIC || fs.Type == unix.EXT4_SUPER_MAGIC && hasJournal(dev)
+}
+
+// hasJournal reports whether the ext4 on a device keeps a journal: it can be made
+// without one. jbd2 shows each journal as /proc/fs/jbd2/<device>-<inode>.
+func hasJournal(dev uint64) bool {
+	device, err := os.Readlink(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(dev), unix.Minor(dev)))
+	if err != nil {
+		return false
+	}
+	journals, err := filepath.Glob("/proc/fs/jbd2/" + filepath.Base(device) + "-*")
+	return err == nil && len(journals) > 0
 }
 
 // startWriteback asks the kernel to begin writing a file's data, which allocates

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"sync"
+
+	"github.com/relofs/relofs/durable"
 )
 
 // Batch collects new objects and publishes them together with the refs that
@@ -269,6 +271,17 @@ func (b *Batch) Commit(c *Commit) (OID, error) {
 // whose move is not certain to survive a power cut, or updates that were made
 // could not be taken back.
 func (b *Batch) Publish(updates ...RefUpdate) error {
+	return b.publish(b.store.log, updates)
+}
+
+// PublishNew is Publish for refs whose loss costs nothing: where that takes a
+// wait for the disk more than the objects and the refs' contents do, a power cut
+// may take the refs back for some seconds after it has returned.
+func (b *Batch) PublishNew(updates ...RefUpdate) error {
+	return b.publish(b.store.log.OrLater(), updates)
+}
+
+func (b *Batch) publish(names durable.Log, updates []RefUpdate) error {
 	pack, err := b.end()
 	if err != nil {
 		return err
@@ -276,7 +289,7 @@ func (b *Batch) Publish(updates ...RefUpdate) error {
 	if len(pack.entries) == 0 {
 		return b.store.UpdateRefs(updates...)
 	}
-	if err := b.store.publish(pack, updates); err != nil {
+	if err := b.store.publish(pack, names, updates); err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
 	return nil
@@ -314,7 +327,7 @@ func (s *Store) stage(files ...*os.File) error {
 	return s.log.Stage(files...)
 }
 
-func (s *Store) publish(pack *packWriter, updates []RefUpdate) error {
+func (s *Store) publish(pack *packWriter, names durable.Log, updates []RefUpdate) error {
 	defer pack.release()
 	refs, err := s.newRefTransaction(updates)
 	if err != nil {
@@ -333,7 +346,7 @@ func (s *Store) publish(pack *packWriter, updates []RefUpdate) error {
 	if err := pack.publish(); err != nil {
 		return err
 	}
-	if err := refs.commit(); err != nil {
+	if err := refs.commit(names); err != nil {
 		return err
 	}
 	s.writing.published(s)

@@ -58,7 +58,7 @@ func (s *Store) UpdateRefs(updates ...RefUpdate) error {
 	if err := t.lock(); err != nil {
 		return err
 	}
-	return t.commit()
+	return t.commit(s.log)
 }
 
 // refTransaction is a set of updates under way: newRefTransaction writes the
@@ -184,8 +184,8 @@ func (t *refTransaction) checkFree(name string) error {
 	return nil
 }
 
-// commit moves the refs.
-func (t *refTransaction) commit() error {
+// commit moves the refs; names says how far the new ones are forced to disk.
+func (t *refTransaction) commit(names durable.Log) error {
 	if t.viaGit {
 		return t.commitByGit()
 	}
@@ -209,7 +209,7 @@ func (t *refTransaction) commit() error {
 		return err
 	}
 	delete(t.dirs, last)
-	return t.makeDurable(t.store.log, append(slices.Collect(maps.Keys(t.dirs)), last))
+	return t.makeDurable(names, append(slices.Collect(maps.Keys(t.dirs)), last))
 }
 
 func (t *refTransaction) makeDurable(log durable.Log, dirs []string) error {

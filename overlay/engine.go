@@ -200,8 +200,8 @@ func (w *Workspace) create(base gitstore.OID, commit *gitstore.Commit, opts Crea
 		Format: metaFormat, Agent: w.agent, Lower: commit.Tree, Namespace: defaultNamespace(),
 		MountPoint: opts.MountPoint, Wanted: opts.MountPoint != "",
 	}
-	// Made durable with the refs.
-	if err := w.meta.write(w.engine.log, w.dir); err != nil {
+	// Made durable with the refs, or made anew (see loadMeta).
+	if err := w.meta.write(w.engine.log.OrLater(), w.dir); err != nil {
 		return coded(err, "write the workspace's metadata")
 	}
 	head, err := w.publishFirst(base, commit.Tree, opts.ReadOnly)
@@ -227,7 +227,7 @@ func (w *Workspace) publishFirst(base, tree gitstore.OID, readOnly bool) (revisi
 		batch.Discard()
 		return revision{}, coded(err, "write revision 0")
 	}
-	err = batch.Publish(
+	err = batch.PublishNew(
 		gitstore.RefUpdate{Name: baseRef(w.agent), New: base},
 		gitstore.RefUpdate{Name: overlayRef(w.agent), New: oid})
 	if errors.Is(err, gitstore.ErrRefChanged) {

@@ -415,10 +415,12 @@ func TestOneDamagedWorkspaceDoesNotTouchTheOthers(t *testing.T) {
 	e := r.open()
 	create(t, e, "good").write("f", "x")
 	create(t, e, "badref")
-	create(t, e, "badmeta")
+	create(t, e, "badmeta").write("f", "x")
+	create(t, e, "lostmeta")
 	e.Close()
 	r.git("update-ref", "refs/relo/vws/badref/overlay", "main")
 	writeFile(t, filepath.Join(r.dir, ".git/relo/upper/badmeta/meta.json"), "{")
+	writeFile(t, filepath.Join(r.dir, ".git/relo/upper/lostmeta/meta.json"), "")
 	e = r.open()
 	report, err := e.Recover(context.Background())
 	if err != nil {
@@ -435,6 +437,12 @@ func TestOneDamagedWorkspaceDoesNotTouchTheOthers(t *testing.T) {
 		_, err = w.Sync(context.Background())
 		wantCode(t, err, errcode.DamagedWorkspace)
 	}
+	// Nothing was written in it: what a power cut left of it is made anew.
+	lost, err := e.Workspace("lostmeta")
+	if err != nil {
+		t.Fatal(err)
+	}
+	space{lost, t}.wantFile("main.go", "package main\n")
 	good, err := e.Workspace("good")
 	if err != nil {
 		t.Fatal(err)

@@ -80,11 +80,7 @@ func (w *Workspace) loadLocked(overlay gitstore.OID) error {
 	w.setHead(head)
 	w.baseTree, w.baseTime = base.Tree, base.Committer.When
 
-	w.meta, err = readMeta(w.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = w.rebuildDirectory()
-	}
-	if err != nil {
+	if err := w.loadMeta(); err != nil {
 		return errcode.New(errcode.DamagedWorkspace, err, "metadata of %s", w.agent)
 	}
 	if data, err := w.engine.state.get(bucketStatCache, w.agent); err == nil && data != nil {
@@ -92,6 +88,22 @@ func (w *Workspace) loadLocked(overlay gitstore.OID) error {
 	}
 	w.reported = w.engine.state.reported(w.agent)
 	return w.openUpper()
+}
+
+// loadMeta reads the metadata, or makes the local directory anew if there is none
+// or, after a power cut soon after the creation, none that can be read while the
+// upper is empty.
+func (w *Workspace) loadMeta() (err error) {
+	w.meta, err = readMeta(w.dir)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		if entries, listErr := os.ReadDir(w.upperDir()); listErr != nil || len(entries) > 0 {
+			return err
+		}
+	}
+	return w.rebuildDirectory()
 }
 
 // rebuildDirectory makes the local directory anew when only the refs are
