@@ -2,7 +2,6 @@ package capture
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // Git's object ids
 	"errors"
 	"fmt"
 	"io"
@@ -165,7 +164,10 @@ func (c *capturing) readWhole(p *place, f *os.File, st upper.Stat, buf *[]byte) 
 // written: errTooLarge.
 func (c *capturing) stream(p *place, f *os.File, st upper.Stat, hashOnly bool) (gitstore.OID, error) {
 	if p.lower.Mode.IsFile() || p.previous.Mode.IsFile() {
-		oid, err := hashStream(st.Size, c.reader(f))
+		oid, err := gitstore.BlobID(st.Size, c.reader(f))
+		if errors.Is(err, gitstore.ErrSizeMismatch) {
+			err = errChanged
+		}
 		if err == nil {
 			err = unchanged(f, st)
 		}
@@ -187,21 +189,6 @@ func (c *capturing) stream(p *place, f *os.File, st upper.Stat, hashOnly bool) (
 		return gitstore.ZeroOID, err
 	}
 	return oid, unchanged(f, st)
-}
-
-// hashStream is the id of a blob of this size. Collision attacks are not looked
-// for: the id is only compared with what is stored.
-func hashStream(size int64, r io.Reader) (gitstore.OID, error) {
-	h := sha1.New() //nolint:gosec // as above
-	fmt.Fprintf(h, "blob %d\x00", size)
-	n, err := io.CopyBuffer(h, r, make([]byte, 256<<10))
-	if err != nil {
-		return gitstore.ZeroOID, err
-	}
-	if n != size {
-		return gitstore.ZeroOID, errChanged
-	}
-	return gitstore.OID(h.Sum(nil)), nil
 }
 
 // reader reads f until ctx ends.

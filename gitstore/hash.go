@@ -1,8 +1,10 @@
 package gitstore
 
 import (
+	"crypto/sha1"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 
 	"github.com/pjbgf/sha1cd"
@@ -25,6 +27,22 @@ func HashObject(kind Kind, data []byte) OID {
 		return ZeroOID
 	}
 	return oid
+}
+
+// BlobID returns the id of a blob of this size whose content is read from r, for
+// comparing with what is stored: collision attacks are not looked for. Content
+// that is shorter or longer is ErrSizeMismatch.
+func BlobID(size int64, r io.Reader) (OID, error) {
+	h := sha1.New()
+	fmt.Fprintf(h, "blob %d\x00", size)
+	n, err := io.CopyBuffer(h, r, make([]byte, 256<<10))
+	if err != nil {
+		return ZeroOID, err
+	}
+	if n != size {
+		return ZeroOID, ErrSizeMismatch
+	}
+	return OID(h.Sum(nil)), nil
 }
 
 // objectHash computes an object's id from content that comes in pieces.

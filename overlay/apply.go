@@ -2,7 +2,6 @@ package overlay
 
 import (
 	"context"
-	"crypto/sha1"
 	"errors"
 	"fmt"
 	"io"
@@ -407,12 +406,11 @@ func (t dirTarget) holds(p string, k upper.Kind, mode gitstore.Mode, oid gitstor
 	if executable := info.Mode()&0o100 != 0; executable != (mode == gitstore.ModeExec) {
 		return false, nil
 	}
-	hash := sha1.New() // a blob's id: gitformat-pack(5), "object name"
-	fmt.Fprintf(hash, "blob %d\x00", info.Size())
-	if _, err := io.Copy(hash, f); err != nil {
-		return false, err
+	id, err := gitstore.BlobID(info.Size(), f)
+	if errors.Is(err, gitstore.ErrSizeMismatch) {
+		return false, nil // it is being written
 	}
-	return gitstore.OID(hash.Sum(nil)) == oid, nil
+	return id == oid, err
 }
 
 func fileMode(m gitstore.Mode) fs.FileMode {

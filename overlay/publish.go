@@ -137,6 +137,9 @@ func (w *Workspace) publish(batch *gitstore.Batch, tree gitstore.OID, next check
 		return coded(err, "publish revision %d of %s", next.Number, w.agent)
 	}
 	w.setHead(revision{checkpoint: next, commit: oid, tree: tree, parent: parent, time: now.Truncate(time.Second)})
+	if !w.attached {
+		return nil // no watcher asks
+	}
 	return w.renewPruner()
 }
 

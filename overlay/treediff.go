@@ -3,6 +3,7 @@ package overlay
 import (
 	"bytes"
 	"path"
+	"strings"
 
 	"github.com/relofs/relofs/gitstore"
 )
@@ -115,7 +116,7 @@ func entryAt(store *gitstore.Store, tree gitstore.OID, p string) (gitstore.TreeE
 	e := gitstore.TreeEntry{Mode: gitstore.ModeTree, OID: tree}
 	for p != "" {
 		var name string
-		name, p = cutPath(p)
+		name, p, _ = strings.Cut(p, "/")
 		if e.Mode != gitstore.ModeTree {
 			return gitstore.TreeEntry{}, nil
 		}
@@ -137,23 +138,13 @@ func find(entries []gitstore.TreeEntry, name string) gitstore.TreeEntry {
 	return gitstore.TreeEntry{}
 }
 
-// cutPath splits the first component off.
-func cutPath(p string) (first, rest string) {
-	for i := range len(p) {
-		if p[i] == '/' {
-			return p[:i], p[i+1:]
-		}
-	}
-	return p, ""
-}
-
 // graft returns the tree that is into with the paths taken from the tree from:
 // copied if they exist there, absent if they don't. Directories that become
 // empty vanish, a file in the way of a directory is replaced.
 func graft(store *gitstore.Store, batch *gitstore.Batch, into, from gitstore.OID, paths []string) (gitstore.OID, error) {
 	below := map[string][]string{} // by first component; nil for the name itself
 	for _, p := range paths {
-		name, rest := cutPath(p)
+		name, rest, _ := strings.Cut(p, "/")
 		switch list, seen := below[name]; {
 		case p == "":
 			return from, nil

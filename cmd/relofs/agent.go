@@ -19,14 +19,19 @@ func onAgent[Resp any](t *tool, ask func(*cli.Context, *api.Client, api.Target) 
 			return err
 		}
 		resp, err := ask(c, client, t.target(agent))
-		if err != nil {
-			return err
-		}
-		if t.json {
-			t.printJSON(resp)
-		} else {
-			show(agent, resp)
-		}
-		return nil
+		return answer(t, resp, err, func(resp Resp) { show(agent, resp) })
 	}
+}
+
+// answer shows what the daemon answered, as JSON if wanted.
+func answer[Resp any](t *tool, resp Resp, err error, show func(Resp)) error {
+	switch {
+	case err != nil:
+		return err
+	case t.json:
+		t.printJSON(resp)
+	default:
+		show(resp)
+	}
+	return nil
 }

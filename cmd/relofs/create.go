@@ -27,7 +27,7 @@ func (t *tool) createCommand() *cli.Command {
 			return client.Create(c.Context, api.CreateRequest{
 				Target: target, Base: c.String("base"), ReadOnly: c.Bool("read-only"),
 			})
-		}, func(_ string, resp *api.MountResponse) { fmt.Fprintln(t.out, resp.Workspace.Directory) }),
+		}, func(_ string, resp *api.MountResponse) { t.printDirectory(resp) }),
 	}
 }
 
@@ -51,17 +51,13 @@ func (t *tool) mountCommand() *cli.Command {
 				return err
 			}
 			resp, err := client.Mount(c.Context, req)
-			switch {
-			case err != nil:
-				return err
-			case t.json:
-				t.printJSON(resp)
-			default:
-				fmt.Fprintln(t.out, resp.Workspace.Directory)
-			}
-			return nil
+			return answer(t, resp, err, t.printDirectory)
 		},
 	}
+}
+
+func (t *tool) printDirectory(resp *api.MountResponse) {
+	fmt.Fprintln(t.out, resp.Workspace.Directory)
 }
 
 func (t *tool) unmountCommand() *cli.Command {

@@ -24,15 +24,7 @@ func (t *tool) listCommand() *cli.Command {
 				return err
 			}
 			resp, err := client.List(c.Context, api.ListRequest{Repository: t.repository()})
-			if err != nil {
-				return err
-			}
-			if t.json {
-				t.printJSON(resp)
-				return nil
-			}
-			t.workspaces(resp.Workspaces)
-			return nil
+			return answer(t, resp, err, func(resp *api.ListResponse) { t.workspaces(resp.Workspaces) })
 		},
 	}
 }

@@ -54,15 +54,7 @@ func (t *tool) restoreCommand() *cli.Command {
 			resp, err := client.Restore(c.Context, api.RestoreRequest{
 				Target: t.target(o.args[0]), To: c.String("to"), Paths: o.rest,
 			})
-			switch {
-			case err != nil:
-				return err
-			case t.json:
-				t.printJSON(resp)
-			default:
-				t.printRevision(o.args[0], resp)
-			}
-			return nil
+			return answer(t, resp, err, func(resp *api.RevisionResponse) { t.printRevision(o.args[0], resp) })
 		},
 	}
 }
